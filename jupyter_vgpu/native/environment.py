@@ -1,0 +1,76 @@
+"""The environment that puts a process under the shim. See docs/architecture.md, "Environment variables"."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Mapping, TypedDict
+
+from jupyter_vgpu.native.links import link_directories
+
+STARTUP = Path(__file__).resolve().parent.parent / "kernel" / "startup.py"
+
+
+class CreatedLease(TypedDict):
+    """What the arbiter answers to createLease (openapi.yaml)."""
+
+    lease: Mapping[str, Any]
+    token: str
+    shim_socket: str
+
+
+def tenant_environment(environ: Mapping[str, str], *, created: CreatedLease, socket: Path, startup: bool) -> dict[str, str]:
+    """The complete environment for a tenant's first process.
+
+    Called by the provisioner (pre_launch) and by `jupyter vgpu run`. `environ` is what the process would have got without us, `created`
+    the arbiter's answer, `socket` the arbiter's HTTP socket, `startup` whether the process is a Python kernel that shall have `%vgpu`.
+    What the user has in LD_PRELOAD, LD_LIBRARY_PATH and PYTHONSTARTUP stays in force behind ours.
+
+    Raises `NativeUnavailable` where the libraries are missing and `OSError` where the link directories cannot be made.
+    """
+    links = link_directories(environ)
+    simulated = bool(environ.get("VGPU_SIMULATED"))
+    result = dict(environ)
+    result["LD_PRELOAD"] = _prepend([str(links.shim / "libcuda.so.1"), str(links.shim / "libnvidia-ml.so.1")], environ.get("LD_PRELOAD"))
+    result["LD_LIBRARY_PATH"] = _prepend(
+        [str(links.shim)] + ([str(links.sim)] if simulated else []), environ.get("LD_LIBRARY_PATH"), keep_empty=True
+    )
+    result["VGPU_SOCKET"] = str(socket)
+    result["VGPU_SHIM_SOCKET"] = created["shim_socket"]
+    result["VGPU_TOKEN"] = created["token"]
+    result["VGPU_LEASE"] = created["lease"]["id"]
+    if simulated:
+        result["VGPU_SIMGPU_SOCKET"] = simgpu_socket(environ, directory=Path(socket).parent)
+    if startup:
+        own = environ.get("PYTHONSTARTUP")
+        if own and own != str(STARTUP):
+            result["VGPU_PYTHONSTARTUP"] = own
+        result["PYTHONSTARTUP"] = str(STARTUP)
+    return result
+
+
+def arbiter_environment(environ: Mapping[str, str], *, directory: Path) -> dict[str, str]:
+    """The environment of the arbiter process itself: for simulated devices it reads the simulator's NVML, never the shim's.
+
+    Called by the client before it starts an arbiter. A client may itself be a tenant (a notebook's terminal), so what makes a tenant is
+    taken out.
+    """
+    result = {name: value for name, value in environ.items() if name not in ("VGPU_TOKEN", "VGPU_LEASE", "VGPU_SHIM_SOCKET", "LD_PRELOAD")}
+    # LD_PRELOAD goes as a whole: a stray preload has no business in the process that owns the pool, and the shim's would manage itself.
+    if environ.get("VGPU_SIMULATED"):
+        links = link_directories(environ)
+        result["LD_LIBRARY_PATH"] = _prepend([str(links.sim)], environ.get("LD_LIBRARY_PATH"), keep_empty=True)
+        result["VGPU_SIMGPU_SOCKET"] = simgpu_socket(environ, directory=directory)
+    return result
+
+
+def simgpu_socket(environ: Mapping[str, str], *, directory: Path) -> str:
+    """Where the simulated device process of the arbiter in `directory` listens."""
+    return environ.get("VGPU_SIMGPU_SOCKET") or str(directory / "gpu.sock")
+
+
+def _prepend(paths: list, existing: Any, *, keep_empty: bool = False) -> str:
+    """`paths` in front of the colon-separated `existing`, each once. An empty entry of LD_LIBRARY_PATH means the working directory
+    and is kept as the user's own."""
+    rest = existing.split(os.pathsep) if existing else []
+    return os.pathsep.join(paths + [entry for entry in rest if entry not in paths and (entry or keep_empty)])
