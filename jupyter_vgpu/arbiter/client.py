@@ -228,7 +228,7 @@ class AsyncArbiterClient(_Operations):
             response = await self._http.fetch(request, raise_error=False)
         except OSError as error:
             raise _unavailable(self.runtime, error) from error
-        if response.code == 599 or response.error is not None and not hasattr(response.error, "code"):
+        if response.code == 599:  # tornado: no answer at all
             raise _unavailable(self.runtime, response.error)
         return _result(response.code, response.body)
 
@@ -325,3 +325,10 @@ def _spawn(runtime: Runtime, environ: Mapping[str, str], arguments: tuple[str, .
         )
     finally:
         os.close(log)
+
+
+def _last_line(log: Path) -> str:
+    with open(log, "rb") as file:
+        file.seek(max(0, os.fstat(file.fileno()).st_size - 4096))
+        lines = file.read().decode(errors="replace").split("\n")
+    return next((line.strip() for line in reversed(lines) if line.strip()), "it said nothing")
