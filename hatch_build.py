@@ -44,8 +44,9 @@ class NativeBuildHook(plugin.ScikitBuildHook):
         """Builds into VGPU_BUILD_DIR (kept, so that the next build is incremental) or a temporary directory, and installs beside the sources."""
         cmake = str(CMake.default_search(env=os.environ).cmake_path)
         build = os.environ.get("VGPU_BUILD_DIR") or tempfile.mkdtemp(prefix="vgpu-build-")
+        generator = ["-G", "Ninja"] if shutil.which("ninja") else []
         try:
-            subprocess.run([cmake, "-S", self.root, "-B", build], check=True)
+            subprocess.run([cmake, "-S", self.root, "-B", build, *generator], check=True)
             subprocess.run([cmake, "--build", build, "--parallel", str(os.cpu_count() or 1)], check=True)
             subprocess.run([cmake, "--install", build, "--prefix", self.root], check=True)
         finally:
