@@ -14,6 +14,8 @@ LeaseState = Literal["starting", "queued", "active", "idle"]
 PRIORITIES: tuple[Priority, ...] = ("interactive", "batch")
 COMPUTE_MINIMUM = 0.01
 COMPUTE_MAXIMUM = 1.0
+NO_CAP = "none"
+"""`LeaseRequest.compute_cap` that takes a cap away, where None means "not asked" (the API's null, `%vgpu compute_cap=none`)."""
 
 
 @dataclass(frozen=True)
