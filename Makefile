@@ -72,12 +72,9 @@ test-all: setup ## with the slow ones: wheels and environments made from nothing
 	$(VENV)/bin/pip install -q --group wheel
 	VGPU_CHROMIUM=$$(tools/browser.sh) exec python tools/suites.py --all $(SUITES)
 
-wheel: native labextension ## dist/: a wheel for glibc 2.28 and newer, checked by auditwheel
+wheel: labextension ## dist/: a wheel for glibc 2.28 and newer, checked by auditwheel
 	$(VENV)/bin/pip install -q --group wheel
-	rm -rf build/wheel
-	CMAKE_TOOLCHAIN_FILE=$(CURDIR)/tools/zig-toolchain.cmake VGPU_ZIG_PYTHON=$(VENV)/bin/python \
-	  python -m build --wheel --no-isolation --outdir build/wheel .
-	auditwheel repair --plat manylinux_2_28_x86_64 --exclude libcuda.so.1 --wheel-dir dist build/wheel/*.whl
+	tools/manylinux-wheel.sh . dist
 
 sdist: labextension ## dist/: the sources with the built labextension
 	python -m build --sdist --no-isolation --outdir dist .

@@ -41,7 +41,7 @@ class NativeBuildHook(plugin.ScikitBuildHook):
             super().initialize(version, build_data)
 
     def _install_in_tree(self) -> None:
-        """Builds into VGPU_BUILD_DIR (kept, so that the next build is incremental) or a temporary directory, and installs beside the sources."""
+        """Builds into VGPU_BUILD_DIR (kept, so that the next build is incremental) or a temporary directory, and installs in the tree."""
         cmake = str(CMake.default_search(env=os.environ).cmake_path)
         build = os.environ.get("VGPU_BUILD_DIR") or tempfile.mkdtemp(prefix="vgpu-build-")
         generator = ["-G", "Ninja"] if shutil.which("ninja") else []
