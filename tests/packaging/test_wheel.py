@@ -45,7 +45,7 @@ def test_the_wheel_carries_the_headers_that_python_reads(wheel: Path) -> None:
 
 def test_the_wheel_carries_the_built_labextension_once(wheel: Path) -> None:
     built = [name for name in names(wheel) if "labextension" in name]
-    assert built and all(f".{LABEXTENSION}/" in name for name in built)
+    assert built and all(f"/{LABEXTENSION}/" in name for name in built)
     with zipfile.ZipFile(wheel) as archive:
         package = json.loads(archive.read(next(name for name in built if name.endswith("/package.json") and "/schemas/" not in name)))
         entry = package["jupyterlab"]["_build"]["load"]
