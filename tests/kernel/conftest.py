@@ -11,11 +11,8 @@ from pathlib import Path
 import pytest
 from jupyter_client.manager import KernelManager
 
-sys.path.insert(0, str(Path(__file__).parent))
-
-from fake_arbiter import TOKEN, FakeArbiter  # noqa: E402
-
-STARTUP = Path(__file__).parents[2] / "jupyter_vgpu" / "kernel" / "startup.py"
+from jupyter_vgpu.native.environment import STARTUP
+from tests.kernel.fake_arbiter import TOKEN, FakeArbiter
 
 
 @pytest.fixture

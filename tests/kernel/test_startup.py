@@ -9,7 +9,7 @@ import sys
 import time
 
 import pytest
-from conftest import STARTUP
+from jupyter_vgpu.native.environment import STARTUP
 
 PROBE = """
 import sys as _sys, json as _json
