@@ -7,9 +7,10 @@ import socket
 import sys
 
 import pytest
+from IPython.core.error import UsageError
+
 from jupyter_vgpu.native.environment import STARTUP
 from tests.kernel.fake_arbiter import GIB, TOKEN, UUID, new_lease
-from IPython.core.error import UsageError
 
 _spec = importlib.util.spec_from_file_location("magics_under_test", STARTUP.parent / "magics.py")
 magics = importlib.util.module_from_spec(_spec)

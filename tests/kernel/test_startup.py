@@ -9,6 +9,7 @@ import sys
 import time
 
 import pytest
+
 from jupyter_vgpu.native.environment import STARTUP
 
 PROBE = """
