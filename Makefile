@@ -59,8 +59,15 @@ $(STAMPS)/labextension: $(LAB_SOURCES) $(STAMPS)/python
 	cp -r jupyter_vgpu/labextension $(VENV)/share/jupyter/labextensions/jupyter-vgpu
 	touch $@
 
-browser: ## a Chromium for the browser tests: $VGPU_CHROMIUM, an installed one, or Playwright's
+$(STAMPS)/browser: tests/browser/package.json tests/browser/yarn.lock $(STAMPS)/python
+	cd tests/browser && jlpm install --immutable
+	touch $@
+
+browser: $(STAMPS)/browser ## a Chromium for the browser tests: $VGPU_CHROMIUM, an installed one, or Playwright's
 	tools/prerequisites.sh $(PYTHON) --browser
+
+screenshots: setup ## docs/images/, taken anew by the browser tests
+	cd tests/browser && VGPU_CHROMIUM=$$($(CURDIR)/tools/browser.sh) jlpm test:screenshots
 
 lab: native labextension ## JupyterLab with the example notebook, on real GPUs or else simulated ones
 	exec python tools/lab.py $(ARGS)

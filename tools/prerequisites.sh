@@ -22,6 +22,12 @@ fi
 
 [ ${#missing[@]} -gt 0 ] || exit 0
 
+if [ "$(id -u)" != 0 ] && [ "${missing[*]}" = chromium ]; then
+  # Playwright's own build needs no root, where it can be fetched and the libraries that it links are there.
+  echo "No Chromium installed here: trying Playwright's"
+  (cd "$(dirname "$0")/../tests/browser" && jlpm playwright install chromium) && "$(dirname "$0")/browser.sh" >/dev/null && exit 0
+fi
+
 if command -v apt-get >/dev/null; then
   if [ "$(id -u)" = 0 ]; then
     echo "Installing ${missing[*]} with apt-get"

@@ -39,7 +39,7 @@ def suites(*, slow: bool) -> dict[str, Suite]:
         "native": Suite([*PYTEST, "tests/native", *marked]),
         "typescript": Suite(["jlpm", "test"], cwd=ROOT / "labextension"),
         "packaging": Suite([*PYTEST, "tests/packaging", *marked]),
-        "browser": Suite(["jlpm", "playwright", "test"], cwd=ROOT / "tests" / "browser"),
+        "browser": Suite(["jlpm", "test"], cwd=ROOT / "tests" / "browser"),
     }
 
 

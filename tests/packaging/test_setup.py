@@ -47,6 +47,26 @@ def test_without_root_it_stops_with_the_one_command_for_all_that_is_missing(prog
     assert not (tmp_path / "apt-get.log").exists()
 
 
+def test_without_root_playwrights_browser_is_taken_where_it_can_be_fetched(programs, tmp_path: Path) -> None:
+    environment = programs(*NO_BROWSER, "jlpm")
+    fetched = tmp_path / ".cache" / "ms-playwright" / "chromium-1" / "chrome-linux"
+    jlpm = tmp_path / "bin" / "jlpm"
+    jlpm.write_text(f'#!/bin/sh\n[ "$*" = "playwright install chromium" ] && mkdir -p {fetched} && cp /bin/true {fetched}/chrome\n')
+    jlpm.chmod(0o755)
+    done = prerequisites(environment, "--browser")
+    assert done.returncode == 0, done.stderr
+
+
+def test_where_playwrights_browser_cannot_be_fetched_it_stops_with_the_one_command(programs, tmp_path: Path) -> None:
+    environment = programs(*NO_BROWSER, "jlpm")
+    jlpm = tmp_path / "bin" / "jlpm"
+    jlpm.write_text("#!/bin/sh\nexit 1\n")
+    jlpm.chmod(0o755)
+    done = prerequisites(environment, "--browser")
+    assert done.returncode == 1
+    assert "  sudo apt-get install -y chromium\n" in done.stderr
+
+
 def test_as_root_on_debian_it_installs_what_is_missing(programs, tmp_path: Path) -> None:
     done = prerequisites(programs(*NO_BROWSER, root=True), "--browser")
     assert done.returncode == 0, done.stderr
