@@ -1,8 +1,8 @@
 """Run a command as a tenant with a lease of its own.
 
 The command takes this process's place (same pid), so signals and exit status are its own. Inside a tenant (a notebook's terminal,
-another `run`) it joins the lease that is there. Without a GPU it is an error to ask for a share of one: say --simulated, or
---best-effort to run without a lease then.
+another `run`) it joins the lease that is there, unless --new-lease is given. Without a GPU it is an error to ask for a share of one:
+say --simulated, or --best-effort to run without a lease then.
 
 exit status: the command's; 125 no lease, so nothing was run; 126 the command is not executable; 127 it was not found
 """
@@ -23,6 +23,7 @@ NO_LEASE = 125
 NOT_EXECUTABLE = 126
 NOT_FOUND = 127
 SIMULATED = "2x16GiB"
+TENANT_VARIABLES = ("VGPU_TOKEN", "VGPU_LEASE", "VGPU_SHIM_SOCKET")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -37,6 +38,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="never fail because of the GPU: what the policy does not allow is reduced to what it does, and where there is no lease to "
         "be had the command runs without one; either is said on stderr (kernelspecs use this)",
     )
+    parser.add_argument("--new-lease", action="store_true", help="take a lease of its own also inside a tenant")
     parser.add_argument("command", nargs=argparse.REMAINDER, metavar="COMMAND", help="the command and its arguments, behind --")
 
 
@@ -53,7 +55,10 @@ def run(args: argparse.Namespace) -> int:
     environ = dict(os.environ)
     if args.simulated is not None:
         environ["VGPU_SIMULATED"] = args.simulated
-    if os.environ.get("VGPU_TOKEN"):
+    if args.new_lease:
+        for name in TENANT_VARIABLES:
+            environ.pop(name, None)
+    if environ.get("VGPU_TOKEN"):
         if any(value is not None for value in (args.lease_class, args.memory, args.compute, args.simulated)):
             complain("joins the lease of the tenant it runs in; the options are for a lease of its own and have no effect here", 0)
         return _exec(executable, command, os.environ)
