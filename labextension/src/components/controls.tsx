@@ -1,0 +1,119 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
+import React from 'react';
+import type { ILeaseChange, ILeasePart } from '../pool';
+import { gibibytes, percent, withUnit } from '../units';
+
+interface IQuotaControlProps {
+  part: ILeasePart;
+  /** Whose quota it is; part of the fields' labels. */
+  name: string;
+  /** The server's sentence about the last attempt. */
+  refusal: string | null;
+  onResize: (change: ILeaseChange) => Promise<boolean>;
+  trans: TranslationBundle;
+}
+
+/**
+ * Resizes memory and compute of a running kernel. The fields follow the lease until they are edited; Enter or "Apply" sends
+ * what was edited, Escape takes it back.
+ */
+export function QuotaControl(props: IQuotaControlProps): JSX.Element {
+  const { part, name, refusal, onResize, trans } = props;
+  const [memory, setMemory] = React.useState<string | null>(null);
+  const [compute, setCompute] = React.useState<string | null>(null);
+  const [busy, setBusy] = React.useState(false);
+  const errorId = React.useId();
+  const edited = memory !== null || compute !== null;
+
+  const revert = () => {
+    setMemory(null);
+    setCompute(null);
+  };
+  const apply = async (event: React.FormEvent) => {
+    event.preventDefault();
+    if (!edited || busy) {
+      return;
+    }
+    setBusy(true);
+    const agreed = await onResize({
+      ...(memory !== null && { memory: withUnit(memory, 'GiB') }),
+      ...(compute !== null && { compute: withUnit(compute, '%') })
+    });
+    setBusy(false);
+    // A refused value stays in its field, to be corrected.
+    if (agreed) {
+      revert();
+    }
+  };
+
+  return (
+    <form
+      className="jp-vgpu-Quota"
+      aria-label={trans.__('Quota of %1', name)}
+      onSubmit={apply}
+      onKeyDown={event => event.key === 'Escape' && revert()}
+    >
+      <Field
+        label={trans.__('Memory')}
+        description={trans.__('Memory limit of %1 in GiB; another unit may be written out', name)}
+        unit="GiB"
+        value={memory ?? gibibytes(part.memory)}
+        onChange={setMemory}
+        errorId={refusal !== null ? errorId : undefined}
+      />
+      <Field
+        label={trans.__('Compute')}
+        description={trans.__('Compute share of %1 in percent of the device', name)}
+        unit="%"
+        value={compute ?? percent(part.compute)}
+        onChange={setCompute}
+        errorId={refusal !== null ? errorId : undefined}
+      />
+      <button
+        type="submit"
+        className="jp-vgpu-Quota-apply jp-mod-styled jp-mod-accept"
+        disabled={!edited || busy}
+        aria-label={trans.__('Apply the quota of %1', name)}
+      >
+        {trans.__('Apply')}
+      </button>
+      {refusal !== null && (
+        <p id={errorId} className="jp-vgpu-Note jp-mod-error" role="alert">
+          {refusal}
+        </p>
+      )}
+    </form>
+  );
+}
+
+interface IFieldProps {
+  label: string;
+  description: string;
+  unit: string;
+  value: string;
+  onChange: (value: string) => void;
+  errorId: string | undefined;
+}
+
+function Field({ label, description, unit, value, onChange, errorId }: IFieldProps): JSX.Element {
+  return (
+    <label className="jp-vgpu-Field">
+      <span className="jp-vgpu-Field-label">{label}</span>
+      <span className="jp-vgpu-Field-box">
+        <input
+          type="text"
+          inputMode="decimal"
+          size={5}
+          spellCheck={false}
+          value={value}
+          aria-label={description}
+          title={description}
+          aria-invalid={errorId !== undefined}
+          aria-describedby={errorId}
+          onChange={event => onChange(event.target.value)}
+        />
+        <span aria-hidden="true">{unit}</span>
+      </span>
+    </label>
+  );
+}

@@ -1,0 +1,75 @@
+import type { TranslationBundle } from '@jupyterlab/translation';
+import React from 'react';
+import type { IDevice, ILease, ILeaseChange } from '../pool';
+import { formatFraction } from '../units';
+import { QuotaControl } from './controls';
+import { MemoryBar } from './memorybar';
+
+interface ILeaseProps {
+  lease: ILease;
+  devices: readonly IDevice[];
+  /** What the user calls this kernel: its notebook's present name. */
+  name: string;
+  /** Whether this server may change the lease. */
+  editable: boolean;
+  refusal: string | null;
+  onResize: (change: ILeaseChange) => Promise<boolean>;
+  trans: TranslationBundle;
+}
+
+/** One kernel: name, state, what it uses of what it may, and the control that changes it. */
+export function Lease(props: ILeaseProps): JSX.Element {
+  const { lease, devices, name, editable, refusal, onResize, trans } = props;
+  return (
+    <li className="jp-vgpu-Lease" data-lease={lease.id} data-kernel={lease.kernel_id ?? undefined}>
+      <div className="jp-vgpu-Row">
+        <span className="jp-vgpu-Row-name" title={lease.path ?? name}>
+          {name}
+        </span>
+        <span className={`jp-vgpu-Badge jp-mod-${lease.state}`}>{stateText(lease, trans)}</span>
+      </div>
+      {lease.parts.map(part => {
+        const device = devices.find(other => other.uuid === part.device);
+        return (
+          <React.Fragment key={part.device}>
+            <MemoryBar
+              used={part.memory_used}
+              limit={part.memory}
+              label={trans.__('Memory of %1', name)}
+            />
+            <div className="jp-vgpu-Lease-part">
+              <span>{device ? trans.__('GPU %1', device.index) : part.device}</span>
+              <span>{trans.__('%1 of compute', formatFraction(part.compute))}</span>
+              {!editable && <span>{trans.__('owner %1, another server', lease.owner)}</span>}
+            </div>
+          </React.Fragment>
+        );
+      })}
+      {lease.message !== null && <p className="jp-vgpu-Note jp-mod-warning">{lease.message}</p>}
+      {editable && lease.parts.length > 0 && (
+        <QuotaControl
+          part={lease.parts[0]}
+          name={name}
+          refusal={refusal}
+          onResize={onResize}
+          trans={trans}
+        />
+      )}
+    </li>
+  );
+}
+
+function stateText(lease: ILease, trans: TranslationBundle): string {
+  switch (lease.state) {
+    case 'starting':
+      return trans.__('Starting');
+    case 'queued':
+      return lease.queue_position === null
+        ? trans.__('Waiting for GPU')
+        : trans.__('Waiting for GPU, position %1', lease.queue_position);
+    case 'active':
+      return trans.__('Active');
+    case 'idle':
+      return trans.__('Idle');
+  }
+}
