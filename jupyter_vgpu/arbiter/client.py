@@ -7,7 +7,6 @@ A process that runs as a tenant (VGPU_TOKEN) is limited by the arbiter to its ow
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import http.client
 import json
 import os
@@ -15,8 +14,9 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import AsyncIterator, Iterator, Mapping
 from pathlib import Path
-from typing import Any, AsyncIterator, Iterator, Mapping, Optional
+from typing import Any, Optional
 from urllib.parse import quote, urlencode
 
 from jupyter_vgpu.arbiter.api import CreatedLeaseView, EventView, LeaseView, PolicyView, PoolView

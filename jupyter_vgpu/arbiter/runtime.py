@@ -6,9 +6,9 @@ import hashlib
 import os
 import re
 import socket
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Mapping
 
 from jupyter_vgpu.native.links import private_directory, user_directory
 from jupyter_vgpu.pool.model import InvalidValue

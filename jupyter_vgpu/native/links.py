@@ -12,9 +12,9 @@ import os
 import shutil
 import stat
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Mapping
 
 from jupyter_vgpu.native import locate
 
@@ -53,7 +53,8 @@ def private_directory(path: Path) -> Path:
         pass
     status = os.lstat(path)
     if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
-        raise PermissionError(f"{path} is not a directory of uid {os.getuid()}; remove it, or set XDG_RUNTIME_DIR to a directory of your own")
+        advice = "remove it, or set XDG_RUNTIME_DIR to a directory of your own"
+        raise PermissionError(f"{path} is not a directory of uid {os.getuid()}; {advice}")
     if stat.S_IMODE(status.st_mode) & 0o077:
         os.chmod(path, 0o700)
     return path

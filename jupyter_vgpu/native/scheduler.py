@@ -32,8 +32,10 @@ class Scheduler:
         return self._library.vgpu_scheduler_event_fd(self._handle)
 
     def watch(self, key: int, pidfd: int, *, page: ControlPage | None = None, slot: int = 0) -> None:
-        """Watches the process behind `pidfd` (the caller's own to close). With a `page`, its `slot` is freed on the process's death; the page
-        must stay mapped until the key is unwatched or taken."""
+        """Watches the process behind `pidfd`, which stays the caller's to close.
+
+        With a `page`, its `slot` is freed on the process's death; the page must stay mapped until the key is unwatched or taken.
+        """
         _check(self._library.vgpu_scheduler_watch(self._handle, key, pidfd, page.pointer if page else ffi.NULL, slot))
 
     def unwatch(self, key: int) -> None:

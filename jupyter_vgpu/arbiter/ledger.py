@@ -1,0 +1,72 @@
+"""The sums over a tenant's slots, and who may add to them. A tenant writes `used` itself, so every sum is bounded by its own lease."""
+
+from __future__ import annotations
+
+from jupyter_vgpu.arbiter.tenants import Process, Tenant
+from jupyter_vgpu.pool.units import format_size
+
+# A slot that claims more than this lies or is broken; no sum of MAX_PROCESSES of them leaves 64 bits.
+_BELIEVABLE = 1 << 50
+
+
+def process_total(tenant: Tenant, process: Process, device: int) -> int:
+    """Bytes that one process holds on a device of the lease, as far as it can be believed."""
+    if tenant.page is None or process.slot is None:
+        return 0
+    return min(tenant.page.usage(process.slot, device).total, _BELIEVABLE)
+
+
+def total(tenant: Tenant, device: int) -> int:
+    """Bytes that the tenant holds on a device of the lease; may exceed its limit (a context alone can)."""
+    return sum(process_total(tenant, process, device) for process in tenant.attached)
+
+
+def shown(tenant: Tenant, device: int) -> int:
+    """The same for people: 0 <= shown <= limit."""
+    return min(total(tenant, device), tenant.lease.grant.parts[device].memory)
+
+
+def process_shown(tenant: Tenant, process: Process) -> int:
+    """What one process holds on all devices of the lease, for people."""
+    return sum(min(process_total(tenant, process, index), part.memory) for index, part in enumerate(tenant.lease.grant.parts))
+
+
+def used_by_device(tenant: Tenant) -> dict[str, int]:
+    return {part.device: total(tenant, index) for index, part in enumerate(tenant.lease.grant.parts)}
+
+
+def launches(tenant: Tenant) -> int:
+    if tenant.page is None:
+        return 0
+    devices = range(len(tenant.lease.grant.parts))
+    return sum(tenant.page.usage(process.slot, device).launches for process in tenant.attached for device in devices)
+
+
+def shortage(tenant: Tenant, device: int, wanted: int) -> str | None:
+    """Why `wanted` bytes more do not fit the lease, for a person; None if they fit."""
+    limit = tenant.lease.grant.parts[device].memory
+    held = total(tenant, device)
+    if held + wanted <= limit:
+        return None
+    return f"{format_size(wanted)} asked, {format_size(max(0, limit - held))} of the lease's {format_size(limit)} free"
+
+
+def grant(tenant: Tenant, process: Process, device: int, amount: int) -> None:
+    """Books `amount` bytes for the process until it confirms them."""
+    granted = tenant.page.usage(process.slot, device).granted
+    tenant.page.set_granted(process.slot, device, granted + amount)
+
+
+def commit(tenant: Tenant, process: Process, device: int, amount: int) -> None:
+    granted = tenant.page.usage(process.slot, device).granted
+    tenant.page.set_granted(process.slot, device, max(0, granted - amount))
+
+
+def set_residual(tenant: Tenant, process: Process, device: int, *, held_by_driver: int, used_before: int) -> None:
+    """Notes what the driver holds for the process beyond its own allocations: NVML's figure minus the ledger's.
+
+    `used_before` was read before NVML was asked: where the ledger has moved meanwhile the difference means nothing, and the last one stays.
+    """
+    usage = tenant.page.usage(process.slot, device)
+    if usage.used == used_before:
+        tenant.page.set_residual(process.slot, device, min(max(0, held_by_driver - used_before), _BELIEVABLE))

@@ -1,0 +1,45 @@
+"""An arbiter over devices that a test describes: VGPU_TEST_DEVICES names a JSON file, read anew at every look.
+
+    {"devices": [{"uuid": ..., "memory_total": ...}], "processes": {uuid: {pid: bytes}}}
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+from jupyter_vgpu.arbiter import process
+from jupyter_vgpu.pool.model import Device
+
+
+class FakeDevices:
+    def __init__(self, path: Path):
+        self._path = path
+
+    def _read(self) -> dict:
+        return json.loads(self._path.read_text())
+
+    def devices(self) -> list[Device]:
+        return [
+            Device(uuid=entry["uuid"], index=index, name=f"Test GPU {index}", memory_total=entry["memory_total"])
+            for index, entry in enumerate(self._read()["devices"])
+        ]
+
+    def memory(self, uuid: str) -> SimpleNamespace:
+        total = next(entry["memory_total"] for entry in self._read()["devices"] if entry["uuid"] == uuid)
+        used = sum(process.memory_used for process in self.processes(uuid))
+        return SimpleNamespace(total=total, used=used, free=total - used)
+
+    def processes(self, uuid: str) -> list[SimpleNamespace]:
+        held = self._read().get("processes", {}).get(uuid, {})
+        return [SimpleNamespace(pid=int(pid), memory_used=used) for pid, used in held.items()]
+
+    def readings(self, uuid: str) -> SimpleNamespace:
+        return SimpleNamespace(utilization=0.25, temperature=40.0, power=None)
+
+
+if __name__ == "__main__":
+    sys.exit(process.main(backend=lambda environ: (FakeDevices(Path(os.environ["VGPU_TEST_DEVICES"])), None, False)))
