@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import io
 import re
+import stat
 import zipfile
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from tests.packaging.environments import clean_environment, run
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
+LIBRARIES = "jupyter_vgpu/native/lib/"
 GLIBC = (2, 28)
 # What every glibc of that time has as a file of its own; nothing else may be needed, and the driver only by the one that forwards to it.
 SYSTEM = {"libc.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libm.so.6", "ld-linux-x86-64.so.2"}
@@ -33,7 +35,7 @@ def manylinux(tmp_path_factory: pytest.TempPathFactory, unpacked: Path) -> Path:
 @pytest.fixture(scope="module")
 def libraries(manylinux: Path) -> dict[str, ELFFile]:
     with zipfile.ZipFile(manylinux) as archive:
-        members = [name for name in archive.namelist() if name.startswith("jupyter_vgpu/native/lib/")]
+        members = [info.filename for info in archive.infolist() if info.filename.startswith(LIBRARIES) and not info.is_dir()]
         return {Path(name).name: ELFFile(io.BytesIO(archive.read(name))) for name in members}
 
 
@@ -42,6 +44,7 @@ def test_auditwheel_gives_the_tag_and_grafts_nothing(manylinux: Path, libraries:
     assert sorted(libraries) == sorted(locate.FILES)
     with zipfile.ZipFile(manylinux) as archive:
         assert not [name for name in archive.namelist() if ".libs/" in name]
+        assert archive.getinfo(LIBRARIES + locate.SIMGPU).external_attr >> 16 & stat.S_IXOTH
 
 
 def test_no_symbol_is_newer_than_glibc_2_28(libraries: dict[str, ELFFile]) -> None:
