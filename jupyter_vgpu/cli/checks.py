@@ -66,13 +66,13 @@ def driver(environ: Mapping[str, str]) -> Check:
         return Check("driver", "warn", "NVML finds no GPU", advice)
     import pynvml
 
-    pynvml.nvmlInit()
     try:
-        return Check("driver", "ok", f"{pynvml.nvmlSystemGetDriverVersion()}, {pynvml.nvmlDeviceGetCount()} GPU(s)")
+        pynvml.nvmlInit()
+        detail = f"{pynvml.nvmlSystemGetDriverVersion()}, {pynvml.nvmlDeviceGetCount()} GPU(s)"
+        pynvml.nvmlShutdown()
     except pynvml.NVMLError as error:
         return Check("driver", "fail", f"NVML: {error}", "run nvidia-smi; after a driver update the machine may need a restart")
-    finally:
-        pynvml.nvmlShutdown()
+    return Check("driver", "ok", detail)
 
 
 def links(environ: Mapping[str, str]) -> Check:

@@ -6,6 +6,7 @@ Says FILE:LINE, the key, its value and what is allowed; exit status 1 then.
 from __future__ import annotations
 
 import argparse
+import re
 import sys
 from pathlib import Path
 
@@ -23,8 +24,12 @@ def run(args: argparse.Namespace) -> int:
     try:
         policy = load_policy(args.file.read_text(encoding="utf-8"))
     except PolicyError as error:
-        place = f"{args.file}:{error.line}" if error.line is not None else str(args.file)
-        print(f"{place}: {error}", file=sys.stderr)
+        # As compilers write it, so that editors find the place: one line for each error.
+        for line in str(error).splitlines():
+            print(
+                re.sub(r"^(?:line (\d+))?(?:: )?", lambda match: f"{args.file}:{match[1] + ':' if match[1] else ''} ", line),
+                file=sys.stderr,
+            )
         return REFUSED
     except UnicodeDecodeError as error:
         return complain(f"{args.file}: not UTF-8 at byte {error.start}", REFUSED)
