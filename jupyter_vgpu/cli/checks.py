@@ -63,7 +63,7 @@ def driver(environ: Mapping[str, str]) -> Check:
         return Check("driver", "warn", f"simulated devices: {environ['VGPU_SIMULATED']}", "unset VGPU_SIMULATED to use real ones")
     if kind is None:
         advice = "kernels are left alone; to try jupyter-vgpu without a GPU set VGPU_SIMULATED=2x16GiB"
-        return Check("driver", "warn", "NVML finds no GPU", advice)
+        return Check("driver", "warn", "there is no NVIDIA GPU on this machine", advice)
     import pynvml
 
     try:

@@ -86,7 +86,7 @@ def leased_environment(args: argparse.Namespace, *, environ: Mapping[str, str], 
     from jupyter_vgpu.native.environment import tenant_environment
 
     if choose(environ) is None:
-        raise ArbiterUnavailable("there is no GPU on this machine that NVML knows; --simulated runs on simulated ones")
+        raise ArbiterUnavailable("there is no NVIDIA GPU on this machine; --simulated runs on simulated ones")
     client = ArbiterClient.start(environ)
     # Jupyter servers say by this variable which notebook the kernel is for.
     path: Optional[str] = environ.get("JPY_SESSION_NAME")
