@@ -1,0 +1,100 @@
+// The books of a simulated device's memory: what is allocated, who is charged for it, and where a process sees it.
+//
+// Nothing here locks: the device process calls it under its one mutex.
+#pragma once
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+namespace vgpu::sim {
+
+// What one process is charged on one device, and what the device has given away. Only Block and Charge write them.
+struct Ledger {
+  uint64_t total = 0;  // bytes; the capacity of a device, unused for a process
+  uint64_t used = 0;   // bytes
+};
+
+// Bytes charged to a device and a process for as long as this object lives.
+class Charge {
+ public:
+  static std::optional<Charge> take(Ledger& device, std::shared_ptr<Ledger> process, uint64_t bytes);
+  Charge(Charge&& other) noexcept;
+  Charge& operator=(Charge&&) = delete;
+  ~Charge();
+  void move_to(std::shared_ptr<Ledger> process);
+
+ private:
+  Charge(Ledger& device, std::shared_ptr<Ledger> process, uint64_t bytes);
+  Ledger* device_;
+  std::shared_ptr<Ledger> process_;
+  uint64_t bytes_;
+};
+
+// Physical memory of a device: sparse, so that a page costs the host memory only once it is written.
+class Block {
+ public:
+  // nullptr when the device has less than `size` bytes (a multiple of the granularity) left, or the host has no address space.
+  static std::shared_ptr<Block> create(Ledger& device, std::shared_ptr<Ledger> process, uint32_t device_index, uint64_t size);
+  ~Block();
+  Block(const Block&) = delete;
+  Block& operator=(const Block&) = delete;
+
+  char* data() const { return data_; }
+  uint64_t size() const { return size_; }
+  uint32_t device() const { return device_; }
+  // Another process holds an exported block whose creator is gone: it is charged from now on.
+  void charge_to(std::shared_ptr<Ledger> process) { charge_.move_to(std::move(process)); }
+
+ private:
+  Block(Charge charge, char* data, uint64_t size, uint32_t device);
+  Charge charge_;
+  char* data_;
+  uint64_t size_;
+  uint32_t device_;
+};
+
+// Hands out ranges of [base, base + size), first fit, and takes them back.
+class RangeAllocator {
+ public:
+  RangeAllocator(uint64_t base, uint64_t size) { free_[base] = size; }
+  // The lowest range that fits, or exactly the one at `hint` if that is free; 0 when there is none.
+  uint64_t take(uint64_t size, uint64_t alignment, uint64_t hint = 0);
+  void give_back(uint64_t base, uint64_t size);
+
+ private:
+  uint64_t carve(std::map<uint64_t, uint64_t>::iterator range, uint64_t begin, uint64_t size);
+  std::map<uint64_t, uint64_t> free_;  // base -> size, never two that touch
+};
+
+struct Mapping {
+  uint64_t size = 0;
+  std::shared_ptr<Block> block;
+  uint64_t offset = 0;           // into the block
+  uint32_t readable = 0;         // a bit for each device that may read
+  uint32_t writable = 0;         // likewise
+  bool joins_neighbours = false;  // an access may run on into the next mapping: true for VMM, false for an allocation
+};
+
+// Where a stretch of an access lies; holds the block, so that it outlives an unmapping in the middle of the access.
+struct Span {
+  std::shared_ptr<Block> block;
+  char* data;
+  uint64_t size;
+};
+
+// The device addresses of one process, all devices in one space.
+class AddressSpace {
+ public:
+  std::map<uint64_t, Mapping>& mappings() { return mappings_; }
+  // The mapping that holds `address`, or end().
+  std::map<uint64_t, Mapping>::iterator find(uint64_t address);
+  // Every byte of [address, address + size) mapped for `device`, else nothing: the access is a fault.
+  std::optional<std::vector<Span>> resolve(uint64_t address, uint64_t size, uint32_t device, bool write);
+
+ private:
+  std::map<uint64_t, Mapping> mappings_;
+};
+
+}  // namespace vgpu::sim
