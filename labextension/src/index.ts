@@ -1,8 +1,4 @@
-import {
-  ILayoutRestorer,
-  JupyterFrontEnd,
-  JupyterFrontEndPlugin
-} from '@jupyterlab/application';
+import { ILayoutRestorer, JupyterFrontEnd, JupyterFrontEndPlugin } from '@jupyterlab/application';
 import { ICommandPalette, Notification } from '@jupyterlab/apputils';
 import { INotebookTracker } from '@jupyterlab/notebook';
 import { ISettingRegistry } from '@jupyterlab/settingregistry';
@@ -74,7 +70,8 @@ const pool: JupyterFrontEndPlugin<PoolModel> = {
 /** Notebook metadata `vgpu` becomes the kernel's lease. */
 const notebooks: JupyterFrontEndPlugin<void> = {
   id: 'jupyter-vgpu:notebooks',
-  description: 'Requests the lease that a notebook’s metadata asks for, after start and restart of its kernel.',
+  description:
+    'Requests the lease that a notebook’s metadata asks for, after start and restart of its kernel.',
   autoStart: true,
   requires: [IPoolModel, INotebookTracker],
   optional: [ISettingRegistry, ITranslator],

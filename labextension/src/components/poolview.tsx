@@ -84,11 +84,15 @@ function Notices({ pool, trans }: { pool: IPool; trans: TranslationBundle }): JS
         <Notice
           kind={pool.arbiter === null ? 'warning' : 'info'}
           title={
-            pool.arbiter === null ? trans.__('No GPU pool here') : trans.__('No GPU on this machine')
+            pool.arbiter === null
+              ? trans.__('No GPU pool here')
+              : trans.__('No GPU on this machine')
           }
         >
           {pool.message ??
-            trans.__('Kernels run as they would without this extension. VGPU_SIMULATED=2x16GiB shows simulated ones.')}
+            trans.__(
+              'Kernels run as they would without this extension. VGPU_SIMULATED=2x16GiB shows simulated ones.'
+            )}
         </Notice>
       )}
       {pool.devices.length > 0 && pool.message !== null && (
