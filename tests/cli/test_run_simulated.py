@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
-from pathlib import Path
 
 import pytest
+
+from tests.cli.own_pool import own_pool
 
 MEMORY = """
 from cuda.bindings import driver
@@ -23,14 +22,11 @@ GIB = 1024**3
 
 
 @pytest.fixture
-def simulated(clean_environment, monkeypatch):
-    """VGPU_SOCKET of a pool of this test's own, on simulated devices; returns its directory."""
-    directory = Path(tempfile.mkdtemp(prefix="vgpu-"))
-    for name, value in {"VGPU_SOCKET": str(directory / "arbiter.sock"), "VGPU_SIMULATED": "2x16GiB"}.items():
-        monkeypatch.setenv(name, value)
-        clean_environment[name] = value
-    yield directory
-    shutil.rmtree(directory)
+def simulated(clean_environment):
+    """Puts the environment of `jupyter_vgpu` on a pool of this test's own."""
+    with own_pool() as variables:
+        clean_environment.update(variables)
+        yield
 
 
 def test_command_sees_its_quota_and_is_denied_beyond_it_with_cudas_own_error(jupyter_vgpu, simulated):

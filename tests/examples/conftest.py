@@ -1,21 +1,20 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from pathlib import Path
 
 import pytest
 
+from tests.cli.own_pool import own_pool
+
 
 @pytest.fixture
 def simulated(monkeypatch):
-    """Two simulated GPUs and an arbiter of this test's own, in a directory that is gone afterwards."""
-    directory = Path(tempfile.mkdtemp(prefix="vgpu-"))
+    """Puts this process, and so the kernels that it starts, on a pool of this test's own; returns the pool's directory."""
     for name in [name for name in os.environ if name.startswith("VGPU_")]:
         monkeypatch.delenv(name)
-    monkeypatch.setenv("VGPU_SIMULATED", "2x16GiB")
-    monkeypatch.setenv("VGPU_SOCKET", str(directory / "arbiter.sock"))
     monkeypatch.setenv("JUPYTER_DEFAULT_PROVISIONER_NAME", "vgpu")
-    yield directory
-    shutil.rmtree(directory)
+    with own_pool() as variables:
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        yield Path(variables["VGPU_SOCKET"]).parent
