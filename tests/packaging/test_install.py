@@ -5,18 +5,12 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import re
-import sys
 from pathlib import Path
 
 import pytest
 
 from jupyter_vgpu.native import locate
 from tests.packaging.environments import Environment, Server, copied_tree, run, wait_for
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCATED = "import json; from jupyter_vgpu.native import locate; print(json.dumps([locate.available(), locate.unavailable_reason()]))"
@@ -85,11 +79,6 @@ def test_this_environments_editable_install_finds_its_native_part_in_the_tree() 
     assert origin["dir_info"] == {"editable": True}
     assert locate.library_directory() == ROOT / "jupyter_vgpu" / "native" / "lib"
     assert locate.unavailable_reason() is None
-
-
-def test_the_build_group_installs_what_a_build_without_isolation_needs() -> None:
-    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    assert set(project["build-system"]["requires"]) <= set(project["dependency-groups"]["build"])
 
 
 @pytest.mark.slow
