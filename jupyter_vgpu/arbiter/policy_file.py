@@ -12,7 +12,8 @@ from watchdog.observers import Observer
 
 from jupyter_vgpu.arbiter.api import PolicyView
 from jupyter_vgpu.pool.model import InvalidValue
-from jupyter_vgpu.pool.policy import Policy, load_policy
+from jupyter_vgpu.pool.policy import Policy
+from jupyter_vgpu.pool.policy_text import load_policy
 
 SYSTEM_POLICY = Path("/etc/jupyter-vgpu/policy.yaml")
 _SIZE_MAXIMUM = 1 << 20

@@ -54,7 +54,7 @@ def find(token: str, devices: Sequence[Device]) -> Device | None:
 
 
 def visible(devices: Sequence[Device], value: str | None) -> tuple[tuple[Device, ...], InvalidValue | None]:
-    """The devices that CUDA would show under ``CUDA_VISIBLE_DEVICES=value``, in that order, and what is wrong with the value if anything is.
+    """The devices that CUDA shows under ``CUDA_VISIBLE_DEVICES=value``, in that order, and what is wrong with the value if anything is.
 
     None (unset) shows all. The list ends at the first entry that names no device, so an empty value or -1 shows none; a device named
     twice makes CUDA show none at all; a number counts up to its first non-digit (the CUDA programming guide, and what PyTorch's own

@@ -9,17 +9,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer, WithJsonSchema, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from .model import COMPUTE_MAXIMUM, COMPUTE_MINIMUM, PRIORITIES, Device, InvalidValue, Priority
-from .units import DECIMAL_PATTERN, DURATION_PATTERN, PERCENT_PATTERN, SIZE_PATTERN, Amount, format_exact, parse_amount, parse_duration, parse_fraction
-
-MEMORY_MINIMUM = 1024**2
-"""Bytes; the smallest limit that can be written down. What a CUDA context needs is larger and is measured, see `admission`."""
+from .model import PRIORITIES, Device, InvalidValue
+from .policy_fields import Count, DeviceList, Duration, Factor, Fraction, Limit, OptionalDuration, Reserve
+from .units import Amount
 
 CLASS_NAME_PATTERN = r"^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$"
-DEVICE_PATTERN = r"^(GPU|MIG)-[0-9A-Za-z/-]+$"
-OVERSUBSCRIPTION_MAXIMUM = 100.0
+WHOLE = Amount(fraction=1.0)
+NOTHING = Amount(bytes=0)
 
 
 class BrokenRule(InvalidValue):
@@ -30,68 +28,8 @@ class BrokenRule(InvalidValue):
         self.path = path
 
 
-def _limit(value: Any) -> Amount:
-    amount = parse_amount(value, field="memory")
-    if amount.bytes is not None and amount.bytes < MEMORY_MINIMUM:
-        raise InvalidValue(field="memory", value=value, allowed=f"at least {format_exact(MEMORY_MINIMUM)}; the whole device is 1.0 or 100%")
-    return amount
-
-
-def _reserve(value: Any) -> Amount:
-    # Unlike every other amount, "nothing" makes sense here.
-    if isinstance(value, (int, float)) and not isinstance(value, bool) and value == 0:
-        return Amount(bytes=0)
-    return parse_amount(value, field="memory_guarantee")
-
-
-def _duration(value: Any) -> float | None:
-    return None if value == "never" else parse_duration(value, field="duration")
-
-
-def _factor(value: Any) -> float:
-    allowed = f"a number from 1.0 to {OVERSUBSCRIPTION_MAXIMUM}, or null for no bound"
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 1.0 <= value <= OVERSUBSCRIPTION_MAXIMUM:
-        raise InvalidValue(field="oversubscription", value=value, allowed=allowed)
-    return float(value)
-
-
-def _count(value: Any) -> int | str:
-    if value == "all" or (isinstance(value, int) and not isinstance(value, bool) and value >= 1):
-        return value
-    raise InvalidValue(field="devices", value=value, allowed="a number of devices, 1 or more, or all")
-
-
-_FRACTION_SCHEMA = [
-    {"type": "number", "minimum": COMPUTE_MINIMUM, "maximum": COMPUTE_MAXIMUM},
-    {"type": "string", "pattern": PERCENT_PATTERN},
-    {"type": "string", "pattern": DECIMAL_PATTERN},
-]
-_SIZE_SCHEMA = {"type": "string", "pattern": SIZE_PATTERN}
-_DURATION_SCHEMA = [{"type": "number", "minimum": 0}, {"type": "string", "pattern": DURATION_PATTERN}]
-
-
-def _amount_schema(minimum: int) -> dict[str, Any]:
-    # A number up to 1 is a fraction, an integer from `minimum` on is bytes; "1" as bytes is refused because it is never meant.
-    return {"anyOf": [_SIZE_SCHEMA, {"type": "integer", "minimum": minimum}, *_FRACTION_SCHEMA]}
-
-
-Limit = Annotated[
-    Amount, BeforeValidator(_limit), PlainSerializer(str, return_type=str), WithJsonSchema(_amount_schema(MEMORY_MINIMUM))
-]
-Reserve = Annotated[Amount, BeforeValidator(_reserve), PlainSerializer(str, return_type=str), WithJsonSchema(_amount_schema(0))]
-Fraction = Annotated[
-    float, BeforeValidator(lambda value: parse_fraction(value, field="compute")), WithJsonSchema({"anyOf": _FRACTION_SCHEMA})
-]
-Duration = Annotated[float, BeforeValidator(lambda value: parse_duration(value, field="duration")), WithJsonSchema({"anyOf": _DURATION_SCHEMA})]
-OptionalDuration = Annotated[
-    float | None,
-    BeforeValidator(lambda value: None if value is None else _duration(value)),
-    WithJsonSchema({"anyOf": [*_DURATION_SCHEMA, {"const": "never"}, {"type": "null"}]}),
-]
-
-
 class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True, validate_default=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
 
 
 class TenantClass(_Strict):
@@ -100,10 +38,10 @@ class TenantClass(_Strict):
     description: str = ""
     """What a person choosing a class should know."""
 
-    memory: Limit = Amount(fraction=1.0)
+    memory: Limit = Field(WHOLE, json_schema_extra={"default": str(WHOLE)})
     """Limit: what CUDA calls the device's total memory. A size, or a fraction of the device."""
 
-    memory_guarantee: Reserve = Amount(bytes=0)
+    memory_guarantee: Reserve = Field(NOTHING, json_schema_extra={"default": NOTHING.bytes})
     """Part of the limit that is never lent to others while the tenant holds a context."""
 
     compute: Fraction = 1.0
@@ -115,7 +53,7 @@ class TenantClass(_Strict):
     priority: Literal[PRIORITIES] = "interactive"
     """`interactive` goes before `batch` in the queue and at the device."""
 
-    devices: Annotated[int | str, BeforeValidator(_count), WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"const": "all"}]})] = "all"
+    devices: Count = "all"
     """How many devices the tenant sees: a number, or all."""
 
     @model_validator(mode="after")
@@ -150,33 +88,13 @@ class Policy(_Strict):
     bounds: Bounds = Bounds()
     """The most that one tenant may hold of each device."""
 
-    devices: Annotated[
-        Literal["all"] | tuple[int | str, ...],
-        BeforeValidator(lambda value: _devices(value)),
-        WithJsonSchema(
-            {
-                "anyOf": [
-                    {"const": "all"},
-                    {
-                        "type": "array",
-                        "items": {"anyOf": [{"type": "integer", "minimum": 0}, {"type": "string", "pattern": DEVICE_PATTERN}]},
-                        "minItems": 1,
-                        "uniqueItems": True,
-                    },
-                ]
-            }
-        ),
-    ] = "all"
+    devices: DeviceList = "all"
     """Which of the machine's devices the pool uses: all, or a list of indexes and UUIDs."""
 
-    device_memory: Limit = Amount(fraction=1.0)
+    device_memory: Limit = Field(WHOLE, json_schema_extra={"default": str(WHOLE)})
     """How much of each device the pool hands out; the rest is left to programs that are no tenants."""
 
-    oversubscription: Annotated[
-        float | None,
-        BeforeValidator(lambda value: None if value is None else _factor(value)),
-        WithJsonSchema({"anyOf": [{"type": "number", "minimum": 1, "maximum": OVERSUBSCRIPTION_MAXIMUM}, {"type": "null"}]}),
-    ] = None
+    oversubscription: Factor | None = None
     """Sum of the limits of a device's tenants over its memory: 1.0 = limits never exceed the device; null = no bound."""
 
     queue_timeout: Duration = 300.0
@@ -197,7 +115,8 @@ class Policy(_Strict):
     @model_validator(mode="after")
     def _consistent(self) -> Policy:
         if self.default_class is not None and self.default_class not in self.classes:
-            raise BrokenRule("default_class", value=self.default_class, allowed=_one_of(self.classes) if self.classes else "null: `classes` is empty")
+            allowed = "one of " + ", ".join(sorted(self.classes)) if self.classes else "null, because there are no classes"
+            raise BrokenRule("default_class", value=self.default_class, allowed=allowed)
         for name, tenant_class in self.classes.items():
             for key in ("memory", "compute", "compute_cap"):
                 value, bound = getattr(tenant_class, key), getattr(self.bounds, key)
@@ -227,19 +146,6 @@ class Policy(_Strict):
         )
 
 
-def _devices(value: Any) -> Any:
-    allowed = "all, or a list of device indexes (0, 1, ...) and UUIDs (GPU-..., MIG-...)"
-    if value == "all":
-        return value
-    if not isinstance(value, (list, tuple)) or not value or len(set(map(repr, value))) < len(value):
-        raise InvalidValue(field="devices", value=value, allowed=allowed)
-    for entry in value:
-        is_index = isinstance(entry, int) and not isinstance(entry, bool) and entry >= 0
-        if not is_index and not (isinstance(entry, str) and entry.startswith(("GPU-", "MIG-"))):
-            raise InvalidValue(field="devices", value=entry, allowed=allowed)
-    return tuple(value)
-
-
 def _larger(value: Amount | float, bound: Amount | float) -> bool:
     """Whether `value` exceeds `bound` on every device; a size against a fraction depends on the device, so it is not decided here."""
     if isinstance(value, Amount):
@@ -251,10 +157,6 @@ def _larger(value: Amount | float, bound: Amount | float) -> bool:
 
 def _plain(value: Amount | float) -> str | float:
     return str(value) if isinstance(value, Amount) else value
-
-
-def _one_of(names: Any) -> str:
-    return "one of " + ", ".join(sorted(names))
 
 
 def policy_schema() -> dict[str, Any]:

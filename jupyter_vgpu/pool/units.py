@@ -29,8 +29,7 @@ for _power, _letter in enumerate("kmgt", start=1):
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 SIZE_PATTERN = r"^\s*[0-9]{1,20}(\.[0-9]{1,20})?\s*([KkMmGgTt]([Ii]?[Bb]|[Ii])?|[Bb])?\s*$"
-PERCENT_PATTERN = r"^\s*[0-9]{1,20}(\.[0-9]{1,20})?\s*%\s*$"
-DECIMAL_PATTERN = r"^\s*[0-9]{1,20}(\.[0-9]{1,20})?\s*$"
+FRACTION_PATTERN = r"^\s*([0-9]{1,20}(\.[0-9]{1,20})?\s*%|[0-9]{1,20}\.[0-9]{1,20})\s*$"
 DURATION_PATTERN = r"^\s*[0-9]{1,20}(\.[0-9]{1,20})?\s*[smhd]?\s*$"
 
 _NUMBER_AND_UNIT = re.compile(r"\s*([0-9]{1,20}(?:\.[0-9]{1,20})?)\s*([a-z]{0,3}|%)\s*", re.IGNORECASE | re.ASCII)
@@ -125,11 +124,11 @@ class Amount:
 def parse_amount(value: Any, *, field: str) -> Amount:
     """A size (``8GiB``, integer bytes) or a fraction of a device (``0.25``, ``"25%"``, ``1.0``). Raises `InvalidValue`.
 
-    An integer is bytes: the whole device is ``1.0`` or ``100%``.
+    1 is the whole device, as 1.0 is: JSON does not tell them apart, and nobody means one byte. Larger integers are bytes.
     """
     if isinstance(value, Amount):
         return value
-    is_fraction = isinstance(value, float)
+    is_fraction = isinstance(value, float) or (value == 1 and not isinstance(value, bool))
     if isinstance(value, str) and (parsed := _number_and_unit(value)):
         is_fraction = parsed[1] == "%" or (not parsed[1] and "." in value)
     try:
