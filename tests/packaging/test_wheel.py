@@ -12,6 +12,7 @@ from pathlib import Path, PurePosixPath
 import pytest
 
 from jupyter_vgpu.native import locate
+from tests.packaging.elf import exports, libraries
 
 LABEXTENSION = "data/share/jupyter/labextensions/jupyter-vgpu"
 
@@ -31,6 +32,12 @@ def test_each_native_file_is_in_the_wheel_once_and_under_no_other_name(wheel: Pa
     elf = [name for name, content in contents.items() if content.startswith(b"\x7fELF")]
     assert sorted(elf) == sorted(f"jupyter_vgpu/native/lib/{file}" for file in locate.FILES)
     assert max(Counter(contents[name] for name in elf).values()) == 1, "two copies of the shim would be two shims"
+
+
+def test_the_libraries_export_the_drivers_names_and_ours_but_no_cplusplus_runtime(wheel: Path) -> None:
+    for name, elf in libraries(wheel).items():
+        if name != locate.SIMGPU:
+            assert [symbol for symbol in exports(elf) if not symbol.startswith(("cu", "nvml", "vgpu_"))] == [], name
 
 
 def test_the_simulated_device_process_is_executable(wheel: Path) -> None:
