@@ -59,8 +59,7 @@ class Admissions:
 
         def may_run(lease_id: str) -> str | None:
             tenant = state.tenants.get(lease_id)
-            others = tuple(lease for lease in state.tenants.leases() if lease.id != lease_id)
-            reason = admissible(tenant.lease, policy=state.policy, devices=state.inventory.managed, leases=others)
+            reason = admissible(tenant.lease, policy=state.policy, devices=state.inventory.devices, leases=state.tenants.leases())
             if reason is None:
                 tenant.lease = replace(tenant.lease, admitted=True)
             return reason
@@ -108,7 +107,7 @@ class Admissions:
             ledger.grant(tenant, process, device, amount)
             return None
         state = self._state
-        await state.readings.measure(state.inventory.managed, state.tenants)
+        await state.readings.measure(state.inventory.devices, state.tenants)
         if tenant.page is None or tenant.processes.get(process.pid) is not process:
             return "the lease has ended"
         if device >= len(tenant.lease.grant.parts):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 from jupyter_vgpu.arbiter.locks import DeviceLocks
@@ -11,19 +10,17 @@ from jupyter_vgpu.pool.policy import Policy
 
 
 class Inventory:
-    """The devices of the pool in NVML's order. A device is ours while we hold its lock; a foreign one names its arbiter in `managed_by`."""
+    """All devices of the machine in NVML's order. Of those that the policy uses, one is ours while we hold its lock; a foreign one names
+    its arbiter in `managed_by`."""
 
-    def __init__(self, devices: Callable[[], list[Device]], locks: DeviceLocks):
-        self._list = devices
+    def __init__(self, devices: list[Device], locks: DeviceLocks):
+        self._listed = devices
         self._locks = locks
         self.devices: tuple[Device, ...] = ()
 
     @property
     def managed(self) -> tuple[Device, ...]:
-        return tuple(device for device in self.devices if device.managed_by is None)
-
-    def get(self, uuid: str) -> Device | None:
-        return next((device for device in self.devices if device.uuid == uuid), None)
+        return tuple(device for device in self.devices if self._locks.holds(device.uuid))
 
     @property
     def foreign(self) -> bool:
@@ -32,13 +29,13 @@ class Inventory:
     def refresh(self, policy: Policy) -> list[Device]:
         """Takes what the policy wants and nobody has, gives up what it does not want.
 
-        Returns the devices that came, went or changed hands.
+        Returns the devices that changed hands.
         """
         before = {device.uuid: device for device in self.devices}
         self.devices = tuple(
-            replace(device, managed_by=self._locks.acquire(device.uuid)) for device in self._list() if policy.uses(device)
+            replace(device, managed_by=self._locks.acquire(device.uuid)) if policy.uses(device) else device for device in self._listed
         )
-        after = {device.uuid: device for device in self.devices}
-        for uuid in before.keys() - after.keys():
-            self._locks.release(uuid)
-        return [after.get(uuid, before.get(uuid)) for uuid in before | after if before.get(uuid) != after.get(uuid)]
+        for device in self.devices:
+            if not policy.uses(device):
+                self._locks.release(device.uuid)
+        return [device for device in self.devices if before.get(device.uuid) != device]

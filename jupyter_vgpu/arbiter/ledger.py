@@ -62,11 +62,11 @@ def commit(tenant: Tenant, process: Process, device: int, amount: int) -> None:
     tenant.page.set_granted(process.slot, device, max(0, granted - amount))
 
 
-def set_residual(tenant: Tenant, process: Process, device: int, *, held_by_driver: int, used_before: int) -> None:
-    """Notes what the driver holds for the process beyond its own allocations: NVML's figure minus the ledger's.
+def set_residual(tenant: Tenant, process: Process, device: int, *, residual: int, may_fall: bool) -> None:
+    """Notes what the driver holds for the process beyond its own allocations (context, modules).
 
-    `used_before` was read before NVML was asked: where the ledger has moved meanwhile the difference means nothing, and the last one stays.
+    It rises at once and falls only with `may_fall`: a reservation that is booked and not yet allocated looks like a smaller residual, and
+    believing that would let the tenant have the context's memory twice.
     """
-    usage = tenant.page.usage(process.slot, device)
-    if usage.used == used_before:
-        tenant.page.set_residual(process.slot, device, min(max(0, held_by_driver - used_before), _BELIEVABLE))
+    if residual > tenant.page.usage(process.slot, device).residual or may_fall:
+        tenant.page.set_residual(process.slot, device, min(residual, _BELIEVABLE))

@@ -41,6 +41,9 @@ class DeviceLocks:
         self._held[uuid] = lock
         return None
 
+    def holds(self, uuid: str) -> bool:
+        return uuid in self._held
+
     def release(self, uuid: str) -> None:
         lock = self._held.pop(uuid, None)
         if lock is not None:

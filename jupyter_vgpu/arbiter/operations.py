@@ -60,7 +60,14 @@ class Operations:
         if not state.inventory.managed:
             raise Unavailable(state.pool_view()["message"] or "there are no devices")
         request = new.request()
-        given = grant(request, policy=state.policy, devices=state.inventory.managed, leases=state.tenants.leases(), strict=new.strict)
+        given = grant(
+            request,
+            policy=state.policy,
+            devices=state.inventory.devices,
+            leases=state.tenants.leases(),
+            strict=new.strict,
+            context_memory=state.context_memory,
+        )
         tenant, token = self._lifetimes.create(
             given,
             request=request,
@@ -84,8 +91,9 @@ class Operations:
             tenant.lease,
             request,
             policy=state.policy,
-            devices=state.inventory.managed,
+            devices=state.inventory.devices,
             leases=state.tenants.leases(),
+            context_memory=state.context_memory,
             used=ledger.used_by_device(tenant),
             # The driver fixes a process's devices at its cuInit, which is when it attaches.
             attached=bool(tenant.attached),

@@ -14,30 +14,25 @@ import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from jupyter_vgpu.arbiter.readings import Backend
 from jupyter_vgpu.arbiter.runtime import Runtime
 from jupyter_vgpu.arbiter.service import LINGER, Arbiter
+from jupyter_vgpu.devices import DeviceBackend, Nvml, choose
 from jupyter_vgpu.native.environment import arbiter_environment
 from jupyter_vgpu.native.links import private_directory
 from jupyter_vgpu.native.locate import NativeUnavailable
 from jupyter_vgpu.pool.model import InvalidValue
 
-BackendFactory = Callable[[Mapping[str, str]], "tuple[Backend | None, str | None, bool]"]
+BackendFactory = Callable[[Mapping[str, str]], tuple[DeviceBackend | None, str | None, bool]]
 
 _log = logging.getLogger("jupyter_vgpu.arbiter")
 
 
-def find_backend(environ: Mapping[str, str]) -> tuple[Backend | None, str | None, bool]:
+def find_backend(environ: Mapping[str, str]) -> tuple[DeviceBackend | None, str | None, bool]:
     """The devices that `environ` means: (backend, why there is none, whether they are simulated)."""
-    from jupyter_vgpu import devices
-
-    kind = devices.choose(environ)
+    kind = choose(environ)
     if kind is None:
         return None, "No GPU was found on this machine; VGPU_SIMULATED=2x16GiB gives simulated ones.", False
-    try:
-        return devices.Nvml(), None, kind == "simulated"
-    except Exception as error:  # NVML fails in many ways (no library, driver mismatch), and all of them mean: no devices
-        return None, f"The devices cannot be read: {error}", kind == "simulated"
+    return Nvml(), None, kind == "simulated"
 
 
 def main(arguments: list[str] | None = None, *, backend: BackendFactory = find_backend) -> int:

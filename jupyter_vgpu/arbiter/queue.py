@@ -57,8 +57,8 @@ class Queue:
     def admit(self, admissible: Callable[[str], str | None]) -> list[str]:
         """The leases that may run now, in order; they are taken out.
 
-        `admissible` is asked for each (None = yes, else the reason) and has to count those it said yes to. Nobody passes an earlier one on a
-        device that both want: a small lease would starve a large one.
+        `admissible` is asked for each (None = yes, else the reason) and has to count those it said yes to. Nobody passes an earlier one on
+        a device that both want: a small lease would starve a large one.
         """
         blocked: set[str] = set()
         admitted = []

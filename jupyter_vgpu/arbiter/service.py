@@ -19,12 +19,13 @@ from jupyter_vgpu.arbiter.locks import DeviceLocks
 from jupyter_vgpu.arbiter.operations import Operations
 from jupyter_vgpu.arbiter.policy_file import PolicyFile, PolicyWatcher
 from jupyter_vgpu.arbiter.queue import Queue
-from jupyter_vgpu.arbiter.readings import PERIOD, Backend, Readings
+from jupyter_vgpu.arbiter.readings import PERIOD, Readings
 from jupyter_vgpu.arbiter.runtime import Runtime
 from jupyter_vgpu.arbiter.shim_socket import ShimSocket
 from jupyter_vgpu.arbiter.state import State
 from jupyter_vgpu.arbiter.tenants import Tenant, Tenants
 from jupyter_vgpu.arbiter.watches import Watches
+from jupyter_vgpu.devices import DeviceBackend, DevicesUnavailable
 from jupyter_vgpu.native.scheduler import Scheduler
 
 LINGER = 60.0
@@ -45,7 +46,7 @@ class Arbiter:
         self,
         runtime: Runtime,
         *,
-        backend: Backend | None,
+        backend: DeviceBackend | None,
         unavailable: str | None,
         simulated: bool,
         environ: Mapping[str, str],
@@ -57,12 +58,17 @@ class Arbiter:
         loop = asyncio.get_running_loop()
         self._loop = loop
         self._linger = linger
-        self._backend = backend
         self._scheduler = Scheduler()
         self._locks = DeviceLocks(loop)
         self._stopping = asyncio.Event()
         self._watcher: PolicyWatcher | None = None
         self._server = None
+        try:
+            devices = backend.devices() if backend is not None else []
+            if not devices and unavailable is None:
+                unavailable = "The driver works, and there is no device."
+        except DevicesUnavailable as error:
+            devices, unavailable = [], str(error)
         policy_file = PolicyFile.find(environ)
         policy_file.reload()
         self.state = State(
@@ -71,7 +77,7 @@ class Arbiter:
             simulated=simulated,
             unavailable=unavailable,
             policy_file=policy_file,
-            inventory=Inventory(backend.devices if backend else list, self._locks),
+            inventory=Inventory(devices, self._locks),
             readings=Readings(backend, clock=monotonic),
             tenants=Tenants(),
             queue=Queue(),

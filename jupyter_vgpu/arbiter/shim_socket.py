@@ -197,7 +197,11 @@ class Connection:
 
     async def _measure(self, request: Request) -> None:
         state = self._door.state
-        await state.readings.measure(state.inventory.managed, state.tenants)
+        await state.readings.measure(state.inventory.devices, state.tenants)
+        if not self._is_stale():
+            usage = self.tenant.page.usage(self.process.slot, request.device)
+            if usage.residual and not usage.used:
+                state.context_memory = min(usage.residual, state.context_memory or usage.residual)
         self._conclude(request, None)
 
     def _conclude(self, request: Request, reason: str | None) -> None:

@@ -22,6 +22,7 @@ from jupyter_vgpu.arbiter.runtime import Runtime
 from jupyter_vgpu.arbiter.tenants import Tenant, Tenants
 from jupyter_vgpu.arbiter.watches import Watches
 from jupyter_vgpu.pool.model import Device, LeaseState
+from jupyter_vgpu.pool.policy import Policy
 
 
 @dataclass
@@ -44,9 +45,11 @@ class State:
     clock: Callable[[], float]
     monotonic: Callable[[], float]
     started: float
+    context_memory: int = 0
+    """Bytes that a context alone takes, as measured on a process that had nothing else; 0 = not measured yet."""
 
     @property
-    def policy(self):
+    def policy(self) -> Policy:
         return self.policy_file.policy
 
     def announce(self, kind: str, message: str, tenant: Tenant | None = None) -> None:
@@ -139,14 +142,14 @@ class State:
             "time": self.clock(),
             "simulated": self.simulated,
             "message": self._message(),
-            "devices": [self.device_view(device) for device in self.inventory.devices],
+            "devices": [self.device_view(device) for device in self.inventory.devices if self.policy.uses(device)],
             "leases": [self.lease_view(tenant) for tenant in self.tenants],
             "queue": self.queue_view(),
             "policy": self.policy_file.view(),
         }
 
     def _message(self) -> str | None:
-        devices = self.inventory.devices
+        devices = [device for device in self.inventory.devices if self.policy.uses(device)]
         if self.unavailable:
             return self.unavailable
         if not devices:

@@ -9,9 +9,9 @@ import json
 import os
 import sys
 from pathlib import Path
-from types import SimpleNamespace
 
 from jupyter_vgpu.arbiter import process
+from jupyter_vgpu.devices import DeviceMemory, DeviceProcess, DeviceReadings
 from jupyter_vgpu.pool.model import Device
 
 
@@ -28,17 +28,20 @@ class FakeDevices:
             for index, entry in enumerate(self._read()["devices"])
         ]
 
-    def memory(self, uuid: str) -> SimpleNamespace:
+    def memory(self, uuid: str) -> DeviceMemory:
         total = next(entry["memory_total"] for entry in self._read()["devices"] if entry["uuid"] == uuid)
         used = sum(process.memory_used for process in self.processes(uuid))
-        return SimpleNamespace(total=total, used=used, free=total - used)
+        return DeviceMemory(total=total, used=used, free=total - used)
 
-    def processes(self, uuid: str) -> list[SimpleNamespace]:
+    def processes(self, uuid: str) -> list[DeviceProcess]:
         held = self._read().get("processes", {}).get(uuid, {})
-        return [SimpleNamespace(pid=int(pid), memory_used=used) for pid, used in held.items()]
+        return [DeviceProcess(pid=int(pid), memory_used=used) for pid, used in held.items()]
 
-    def readings(self, uuid: str) -> SimpleNamespace:
-        return SimpleNamespace(utilization=0.25, temperature=40.0, power=None)
+    def readings(self, uuid: str) -> DeviceReadings:
+        return DeviceReadings(utilization=0.25, temperature=40.0, power=None)
+
+    def close(self) -> None:
+        """Nothing is open between two looks."""
 
 
 if __name__ == "__main__":
