@@ -12,4 +12,4 @@ trap 'rm -rf "$raw"' EXIT
 CMAKE_TOOLCHAIN_FILE=$source/tools/zig-toolchain.cmake VGPU_ZIG_PYTHON=$(command -v python) \
   python -m build --wheel --no-isolation --outdir "$raw" "$source"
 # libcuda.so.1 is the driver's, or the shim itself: never one to put into the wheel.
-auditwheel repair --plat manylinux_2_28_x86_64 --exclude libcuda.so.1 --wheel-dir "$out" "$raw"/*.whl
+auditwheel repair --plat manylinux_2_28_x86_64 --only-plat --exclude libcuda.so.1 --wheel-dir "$out" "$raw"/*.whl
