@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import stat
+import sys
 import zipfile
 from pathlib import Path
 
@@ -24,7 +26,8 @@ SYSTEM = {"libc.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libm.so.6
 def manylinux(tmp_path_factory: pytest.TempPathFactory, unpacked: Path) -> Path:
     """Built from the sdist, so that nothing which lies in the tree by accident gets in."""
     out = tmp_path_factory.mktemp("manylinux")
-    run("tools/manylinux-wheel.sh", unpacked, out, env=clean_environment())
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    run("tools/manylinux-wheel.sh", unpacked, out, env=clean_environment(PATH=path))
     return next(out.glob("*.whl"))
 
 
