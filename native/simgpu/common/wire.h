@@ -6,6 +6,10 @@
 //   request: RequestHeader, <Call>Request, `payload` bytes     (Import carries a descriptor)
 //   reply:   ReplyHeader,   <Call>Reply,   `payload` bytes     (Hello, HostAlloc and Export carry a descriptor)
 //
+// The device process is `vgpu-simgpu SOCKET SPEC` (SPEC as VGPU_SIMULATED's value). Its first process ends with status 0 once the
+// socket listens, and the daemon lives on; any other status means that it could not start, with a line on stderr. Whoever starts it
+// holds flock on `SOCKET.lock`, and has made the directory.
+//
 // Addresses are device addresses of the calling process; sizes are bytes, times nanoseconds of the device's timeline.
 // Handles are numbers that the device process hands out; 0 is "none", and kLegacyStream/kPerThreadStream are the driver's own.
 #pragma once
@@ -41,6 +45,13 @@ struct Rows {  // a rectangle: `height` rows of `width` bytes, `pitch` bytes apa
   uint64_t pitch;
 };
 
+// The kernels that the device knows, each with one element a thread (blockIdx.x * blockDim.x + threadIdx.x < n), as in
+// examples/demo_kernels.cu:
+//   fill(float *y, float value, unsigned n)                       y = value
+//   saxpy(float a, const float *x, float *y, unsigned n)          y = a * x + y
+//   add(const float *x, const float *y, float *z, unsigned n)     z = x + y
+//   scale(float a, float *x, unsigned n)                          x = a * x
+//   spin(unsigned microseconds)                                   takes that much of the device's time
 enum class Kernel : uint32_t { kUnknown, kFill, kSaxpy, kAdd, kScale, kSpin };
 
 enum class Memory : uint32_t { kDevice, kManaged, kHost, kMapped, kPool };
