@@ -8,6 +8,7 @@ import functools
 import hmac
 import json
 import logging
+import math
 import os
 import socket
 from collections.abc import Awaitable, Callable
@@ -102,6 +103,8 @@ class _Handler(RequestHandler):
 
     def write_failure(self, code: str, message: str, *, field: str | None = None, value: Any = None, allowed: str | None = None) -> None:
         self.set_status(_STATUS[code])
+        if isinstance(value, float) and not math.isfinite(value):
+            value = str(value)  # Python reads NaN where JSON has none
         error = {"code": code, "message": message, "field": field, "value": value, "allowed": allowed}
         self.finish(json.dumps({"error": error}, default=repr))
 

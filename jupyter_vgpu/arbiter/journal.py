@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
-from jupyter_vgpu.arbiter.tenants import ProcessRecord
+from jupyter_vgpu.arbiter.tenants import ProcessRecord, Tenant
 from jupyter_vgpu.native.control import Identity
 from jupyter_vgpu.pool.model import Lease
 
@@ -20,7 +20,8 @@ _VERSION = 1
 _LEASE = TypeAdapter(Lease)
 _SCHEMA = """
 CREATE TABLE leases (id TEXT PRIMARY KEY, token_hash BLOB NOT NULL UNIQUE, revision INTEGER NOT NULL, lease TEXT NOT NULL,
-                     page_device INTEGER, page_inode INTEGER, holder_pid INTEGER, holder_started INTEGER) STRICT;
+                     page_device INTEGER, page_inode INTEGER, holder_pid INTEGER, holder_started INTEGER,
+                     active REAL NOT NULL, open_cells INTEGER) STRICT;
 CREATE TABLE processes (lease_id TEXT NOT NULL REFERENCES leases(id) ON DELETE CASCADE, pid INTEGER NOT NULL, started INTEGER NOT NULL,
                         slot INTEGER, PRIMARY KEY (lease_id, pid)) STRICT;
 """
@@ -35,6 +36,9 @@ class JournalEntry:
     page: Identity | None
     holder: ProcessRecord | None
     processes: tuple[ProcessRecord, ...]
+    active: float
+    """When the tenant was last reported active, and with how many open cells (None: nobody reports)."""
+    open_cells: int | None
 
 
 class Journal:
@@ -43,21 +47,25 @@ class Journal:
     def __init__(self, path: Path):
         self._database = _open(path)
 
-    def put(self, lease: Lease, *, token_hash: bytes, page: Identity | None, holder: ProcessRecord | None) -> None:
-        """Writes the lease's row, new or changed; its revision counts the writes."""
+    def put(self, tenant: Tenant) -> None:
+        """Writes the tenant's row, new or changed; its revision counts the writes. Its processes have rows of their own."""
+        page, holder, activity = tenant.page_identity, tenant.holder, tenant.activity
         with self._database:
             self._database.execute(
-                "INSERT INTO leases VALUES (?, ?, 1, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET revision = revision + 1, "
+                "INSERT INTO leases VALUES (?, ?, 1, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (id) DO UPDATE SET revision = revision + 1, "
                 "lease = excluded.lease, page_device = excluded.page_device, page_inode = excluded.page_inode, "
-                "holder_pid = excluded.holder_pid, holder_started = excluded.holder_started",
+                "holder_pid = excluded.holder_pid, holder_started = excluded.holder_started, "
+                "active = excluded.active, open_cells = excluded.open_cells",
                 (
-                    lease.id,
-                    token_hash,
-                    _LEASE.dump_json(lease).decode(),
+                    tenant.id,
+                    tenant.token_hash,
+                    _LEASE.dump_json(tenant.lease).decode(),
                     page and page.device,
                     page and page.inode,
-                    holder and holder.pid,
-                    holder and holder.started,
+                    holder and holder.record.pid,
+                    holder and holder.record.started,
+                    activity.since,
+                    activity.open_cells,
                 ),
             )
 
@@ -78,9 +86,10 @@ class Journal:
     def entries(self) -> Iterable[JournalEntry]:
         """All leases, oldest first. A row that this version cannot read is dropped with a line in the log."""
         rows = self._database.execute(
-            "SELECT id, token_hash, lease, page_device, page_inode, holder_pid, holder_started FROM leases ORDER BY rowid"
+            "SELECT id, token_hash, lease, page_device, page_inode, holder_pid, holder_started, active, open_cells "
+            "FROM leases ORDER BY rowid"
         ).fetchall()
-        for lease_id, token_hash, text, device, inode, pid, started in rows:
+        for lease_id, token_hash, text, device, inode, pid, started, active, open_cells in rows:
             try:
                 lease = _LEASE.validate_json(text)
             except ValidationError as error:
@@ -94,6 +103,8 @@ class Journal:
                 page=None if inode is None else Identity(device=device, inode=inode),
                 holder=None if pid is None else ProcessRecord(pid=pid, started=started),
                 processes=tuple(ProcessRecord(*row) for row in processes),
+                active=active,
+                open_cells=open_cells,
             )
 
     def close(self) -> None:

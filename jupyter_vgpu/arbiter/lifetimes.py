@@ -75,9 +75,8 @@ class Lifetimes:
     def restore(self) -> None:
         """Takes back what the journal knows. Called once, before the sockets open."""
         for entry in self._state.journal.entries():
-            tenant = Tenant(
-                lease=entry.lease, token_hash=entry.token_hash, activity=Activity(since=self._state.clock()), page_identity=entry.page
-            )
+            activity = Activity(since=entry.active, open_cells=entry.open_cells)
+            tenant = Tenant(lease=entry.lease, token_hash=entry.token_hash, activity=activity, page_identity=entry.page)
             self._state.tenants.add(tenant)
             self._restore_processes(tenant, entry)
             if tenant.orphaned:
@@ -103,13 +102,8 @@ class Lifetimes:
                 self.write(tenant)
 
     def write(self, tenant: Tenant) -> None:
-        """Journals the lease as it is now."""
-        self._state.journal.put(
-            tenant.lease,
-            token_hash=tenant.token_hash,
-            page=tenant.page_identity,
-            holder=tenant.holder.record if tenant.holder else None,
-        )
+        """Journals the tenant as it is now."""
+        self._state.journal.put(tenant)
 
     def add_process(self, tenant: Tenant, pid: int) -> None:
         """Names a process of the tenant that need never attach: the kernel itself. Raises `NoSuchProcess`."""

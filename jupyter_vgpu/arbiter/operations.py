@@ -124,6 +124,7 @@ class Operations:
     async def report_activity(self, caller: Caller, lease_id: str, body: object) -> None:
         tenant = self._own(caller, lease_id)
         tenant.activity.report(requests.parse(requests.ActivityReport, body).open_cells, now=self._state.clock())
+        self._lifetimes.write(tenant)
         self.announce_activity(tenant)
 
     async def interrupt_lease(self, caller: Caller, lease_id: str) -> None:

@@ -1,6 +1,7 @@
 """A tenant's process to kill: attaches with a Python shim, holds some bytes, says so in one line, and obeys lines on stdin.
 
     allocate BYTES   -> the reply's status
+    admit            -> the reply's status
     reconnect        -> waits for an arbiter to come back, attaches again; the reply's status
     used             -> what its own slot says
 """
@@ -11,6 +12,7 @@ import os
 import sys
 import time
 
+from jupyter_vgpu.native import protocol
 from tests.arbiter.shim import Shim
 
 
@@ -21,6 +23,8 @@ def main() -> None:
         verb, *arguments = line.split()
         if verb == "allocate":
             answer = shim.allocate(int(arguments[0])).status
+        elif verb == "admit":
+            answer = shim.ask(protocol.OP_ADMIT).status
         elif verb == "reconnect":
             answer = reconnect(shim)
         elif verb == "used":
