@@ -6,6 +6,11 @@
 //   request: RequestHeader, <Call>Request, `payload` bytes     (Import carries a descriptor)
 //   reply:   ReplyHeader,   <Call>Reply,   `payload` bytes     (Hello, HostAlloc and Export carry a descriptor)
 //
+// Both structs are always there in full, sizeof(Nothing) == 1 byte included, and in the reply after an error too (zeros). A descriptor
+// comes with the header's first byte. Hello's is the connection's staging memory; HostAlloc's the memory that was asked for.
+// `context` is 0 for calls that need none; a context with a sticky error answers everything but its own end with that error.
+// Streams, events and handles are known by number in the whole client process; a stream of 0 is the legacy stream.
+//
 // The device process is `vgpu-simgpu SOCKET SPEC` (SPEC as VGPU_SIMULATED's value). Its first process ends with status 0 once the
 // socket listens, and the daemon lives on; any other status means that it could not start, with a line on stderr. Whoever starts it
 // holds flock on `SOCKET.lock`, and has made the directory.
