@@ -51,7 +51,8 @@ void futex_wake(std::atomic<uint32_t> *word) { syscall(SYS_futex, word, FUTEX_WA
 /* Moves a descriptor out of the way of programs that count on low numbers, and remembers what it is. */
 Descriptor keep(int fd) {
     rlimit limit;
-    int lowest = getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur > 256 ? (limit.rlim_cur < 1024 ? int(limit.rlim_cur) - 128 : 896) : 0;
+    int lowest = 0;
+    if (getrlimit(RLIMIT_NOFILE, &limit) == 0 && limit.rlim_cur > 256) lowest = limit.rlim_cur < 1024 ? int(limit.rlim_cur) - 128 : 896;
     int moved = fcntl(fd, F_DUPFD_CLOEXEC, lowest);
     if (moved >= 0) {
         close(fd);

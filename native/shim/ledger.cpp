@@ -14,7 +14,12 @@ vgpu_control_usage &usage(vgpu_control &page, unsigned slot, unsigned part) { re
 
 }  // namespace
 
-uint64_t process_bytes(const vgpu_control_usage &usage) { return sum(sum(load(usage.used), load(usage.granted)), load(usage.residual)); }
+uint64_t process_bytes(const vgpu_control_usage &usage) {
+    /* `granted` first: a grant moves from there into `used`, and a reader that is interrupted between the two may count it twice,
+     * which is safe, but never not at all. */
+    uint64_t granted = load(usage.granted);
+    return sum(sum(granted, load(usage.used)), load(usage.residual));
+}
 
 uint64_t tenant_bytes(const vgpu_control &page, unsigned part) {
     uint32_t end = __atomic_load_n(&page.process_high_water, __ATOMIC_ACQUIRE);

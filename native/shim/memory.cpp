@@ -104,11 +104,13 @@ CUresult cuMemAlloc_v2(CUdeviceptr *pointer, size_t bytes) {
 }
 
 CUresult cuMemAllocPitch(unsigned int *pointer, unsigned int *pitch, unsigned int width, unsigned int height, unsigned int element) {
-    return allocate_pitch(pointer, pitch, width, height, [&] { return VGPU_REAL(cuMemAllocPitch)(pointer, pitch, width, height, element); });
+    return allocate_pitch(pointer, pitch, width, height,
+                          [&] { return VGPU_REAL(cuMemAllocPitch)(pointer, pitch, width, height, element); });
 }
 
 CUresult cuMemAllocPitch_v2(CUdeviceptr *pointer, size_t *pitch, size_t width, size_t height, unsigned int element) {
-    return allocate_pitch(pointer, pitch, width, height, [&] { return VGPU_REAL(cuMemAllocPitch_v2)(pointer, pitch, width, height, element); });
+    return allocate_pitch(pointer, pitch, width, height,
+                          [&] { return VGPU_REAL(cuMemAllocPitch_v2)(pointer, pitch, width, height, element); });
 }
 
 CUresult cuMemAllocManaged(CUdeviceptr *pointer, size_t bytes, unsigned int flags) {

@@ -1,4 +1,4 @@
-/* NVML: a tenant is shown its leased devices in the lease's order, and on them its own memory. What is not hooked goes to the real library. */
+/* NVML: a tenant is shown its leased devices in the lease's order, and on them its own memory. */
 #include "nvml.h"
 
 #include "driver.h"

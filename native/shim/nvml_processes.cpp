@@ -35,7 +35,8 @@ void write(const Listed &from, nvmlProcessInfo_v2_t *to) { *to = {from.pid, from
 /* The contract of these calls: `count` is the room on entry and the number on return; too little room is INSUFFICIENT_SIZE. The real
  * library answers first with no room, so its verdict on the handle stands. */
 template <class Info>
-nvmlReturn_t list(nvmlDevice_t device, unsigned int *count, Info *infos, bool compute, nvmlReturn_t (*real)(nvmlDevice_t, unsigned int *, Info *)) {
+nvmlReturn_t list(nvmlDevice_t device, unsigned int *count, Info *infos, bool compute,
+                  nvmlReturn_t (*real)(nvmlDevice_t, unsigned int *, Info *)) {
     Tenant *t = count ? managed() : nullptr;
     Guard guard;
     int part = t ? part_of_handle(*t, device) : UNKNOWN_PART;

@@ -15,9 +15,9 @@ struct Physical {
     unsigned part;
 };
 
-/* Zero-initialised memory is empty. All methods with `mutex` held: releasing and unmapping hold it across the driver's call too, so that a
- * handle which the driver gives out again at once is not mistaken for the old one. Both tables are sorted arrays: programs have hundreds of these, not millions, and an unmap asks for a
- * range. */
+/* Zero-initialised memory is empty. All methods with `mutex` held: releasing and unmapping hold it across the driver's call too, so that
+ * a handle which the driver gives out again at once is not mistaken for the old one. Both tables are sorted arrays: programs have
+ * hundreds of these, not millions, and an unmap asks for a range. */
 class Vmm {
   public:
     pthread_mutex_t mutex;

@@ -1,7 +1,7 @@
 /* The part of the CUDA driver API's ABI that shim, simulator and C tenants share: types, enumerators and struct layouts.
  *
  * Own declarations, so that the tree builds without NVIDIA's headers; names and values are the driver API's (CUDA 13.5), because they are
- * its ABI. tests/native/shim/abi_layout.cpp compares every layout and enumerator with a real cuda.h where one is found.
+ * its ABI. tests/native/shim/test_hooks.py compares every layout and enumerator with a real cuda.h.
  * Types only: prototypes of what the shim hooks are generated from hooks.def. No macro maps a name to its _v2 here: a function is
  * called by the name of the symbol.
  *
@@ -282,24 +282,19 @@ typedef enum CUjit_option_enum {
     CU_JIT_FAST_COMPILE = 16,
     CU_JIT_GLOBAL_SYMBOL_NAMES = 17,
     CU_JIT_GLOBAL_SYMBOL_ADDRESSES = 18,
-    CU_JIT_GLOBAL_SYMBOL_COUNT = 19,
     CU_JIT_LTO = 20,
     CU_JIT_FTZ = 21,
     CU_JIT_PREC_DIV = 22,
     CU_JIT_PREC_SQRT = 23,
     CU_JIT_FMA = 24,
     CU_JIT_REFERENCED_KERNEL_NAMES = 25,
-    CU_JIT_REFERENCED_KERNEL_COUNT = 26,
     CU_JIT_REFERENCED_VARIABLE_NAMES = 27,
-    CU_JIT_REFERENCED_VARIABLE_COUNT = 28,
     CU_JIT_OPTIMIZE_UNUSED_DEVICE_VARIABLES = 29,
     CU_JIT_POSITION_INDEPENDENT_CODE = 30,
     CU_JIT_MIN_CTA_PER_SM = 31,
     CU_JIT_MAX_THREADS_PER_BLOCK = 32,
     CU_JIT_OVERRIDE_DIRECTIVE_VALUES = 33,
     CU_JIT_SPLIT_COMPILE = 34,
-    CU_JIT_BINARY_LOADER_THREAD_COUNT = 35,
-    CU_JIT_NUM_OPTIONS = 36,
 } CUjit_option;
 
 typedef enum CUcomputemode_enum {

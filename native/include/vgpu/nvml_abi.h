@@ -1,5 +1,5 @@
 /* The part of NVML's ABI that shim, simulator and C tenants share: own declarations. Names and values are those of NVML 13.5,
- * because they are its ABI; tests/native/shim/abi_layout.cpp compares each with a real nvml.h where one is found. Types only; prototypes
+ * because they are its ABI; tests/native/shim/test_hooks.py compares each with a real nvml.h. Types only; prototypes
  * of what the shim hooks are generated from hooks.def.
  */
 #pragma once
@@ -55,12 +55,10 @@ typedef enum nvmlValueType_enum {
     NVML_VALUE_TYPE_SIGNED_LONG_LONG = 4,
     NVML_VALUE_TYPE_SIGNED_INT = 5,
     NVML_VALUE_TYPE_UNSIGNED_SHORT = 6,
-    NVML_VALUE_TYPE_COUNT = 7,
 } nvmlValueType_t;
 
 typedef enum nvmlTemperatureSensors_enum {
     NVML_TEMPERATURE_GPU = 0,
-    NVML_TEMPERATURE_COUNT = 2,
 } nvmlTemperatureSensors_t;
 
 typedef enum nvmlClockType_enum {
@@ -68,7 +66,6 @@ typedef enum nvmlClockType_enum {
     NVML_CLOCK_SM = 1,
     NVML_CLOCK_MEM = 2,
     NVML_CLOCK_VIDEO = 3,
-    NVML_CLOCK_COUNT = 4,
 } nvmlClockType_t;
 
 typedef enum nvmlEnableState_enum {
@@ -81,7 +78,6 @@ typedef enum nvmlComputeMode_enum {
     NVML_COMPUTEMODE_EXCLUSIVE_THREAD = 1,
     NVML_COMPUTEMODE_PROHIBITED = 2,
     NVML_COMPUTEMODE_EXCLUSIVE_PROCESS = 3,
-    NVML_COMPUTEMODE_COUNT = 4,
 } nvmlComputeMode_t;
 
 typedef struct nvmlMemory_st {

@@ -9,6 +9,8 @@
  *   ADMIT    before the first context on a device; answered when the lease is admitted, or with DENIED after `queue_timeout`.
  *   RESERVE  the slots' sum says that `bytes` do not fit, or the driver was short. The arbiter serialises these: OK has added `bytes`
  *            to the slot's `granted`; the shim adds them to `used` and sends COMMIT. DENIED carries the reason for the log.
+ *            The arbiter adds first, sums afterwards and backs out when over the limit, as a process does for itself: one that looked
+ *            first and added then would let a process reserve in between. Sums read `granted` before `used`, the order of the move.
  *   COMMIT   no answer. The arbiter takes `bytes` off `granted`.
  *   MEASURE  a context was made: the arbiter measures the process's residual now, so that the next query is right.
  *
