@@ -10,8 +10,8 @@ export interface IPoolEvents {
   readonly event: ISignal<this, IPoolEvent>;
 }
 
-/** Every schema of ours has this in its id (jupyter_vgpu/server/event_schemas). */
-const SCHEMA_MARK = 'vgpu';
+/** What the ids of our schemas begin with (jupyter_vgpu/server/event_schemas). */
+const SCHEMAS = 'https://events.jupyter.org/jupyter_vgpu/';
 
 /**
  * The pool's events from Jupyter's event socket.
@@ -30,7 +30,7 @@ export class PoolEvents implements IPoolEvents, IDisposable {
     };
     this._manager = new EventManager({ serverSettings: { ...settings, WebSocket: observed } });
     this._manager.stream.connect((_, emission) => {
-      if (emission.schema_id.includes(SCHEMA_MARK)) {
+      if (emission.schema_id.startsWith(SCHEMAS)) {
         this._event.emit(emission as unknown as IPoolEvent);
       }
     });

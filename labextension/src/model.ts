@@ -23,7 +23,7 @@ export class PoolModel implements IDisposable {
     this._poll = new Poll({
       auto: false,
       factory: () => this.refresh(),
-      frequency: { interval: pollInterval(options.pollSeconds), backoff: true, max: 60_000 },
+      frequency: { interval: pollInterval(options.pollSeconds), backoff: 1.5, max: 15_000 },
       standby: () => !this._visible || document.hidden,
       name: 'jupyter-vgpu:pool'
     });

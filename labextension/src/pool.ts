@@ -93,9 +93,9 @@ export interface ILeaseChange {
   readonly compute?: string | number;
 }
 
-/** An event of the pool, as the server's event socket delivers it. */
+/** An event of the pool (jupyter_vgpu/server/event_schemas); those of leases carry the lease after the event. */
 export interface IPoolEvent {
   readonly type: string;
-  readonly lease_id: string | null;
+  readonly message: string;
   readonly lease?: ILease | null;
 }

@@ -175,6 +175,8 @@ describe('PoolView', () => {
     notebooks.own = false;
     await show(pool());
     expect(host.querySelector('form')).toBeNull();
-    expect(host.textContent).toContain('owner alice');
+    expect(host.textContent).toContain('alice, on another server');
+    await show(pool({ leases: [lease({ kernel_id: null, name: 'python train.py' })] }));
+    expect(host.textContent).toContain('command of alice');
   });
 });

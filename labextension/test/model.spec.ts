@@ -34,7 +34,7 @@ describe('PoolModel', () => {
   it('takes over the lease that an event brings, without asking again', async () => {
     await model.refresh();
     const changed = lease({ state: 'active' });
-    events.event.emit({ type: 'resized', lease_id: changed.id, lease: changed });
+    events.event.emit({ type: 'resized', message: '', lease: changed });
     expect(model.pool!.leases).toEqual([changed]);
     expect(api.snapshots).toBe(1);
   });
@@ -42,17 +42,17 @@ describe('PoolModel', () => {
   it('adds the lease of a new kernel', async () => {
     await model.refresh();
     const added = lease({ id: 'lease-2' });
-    events.event.emit({ type: 'created', lease_id: added.id, lease: added });
+    events.event.emit({ type: 'created', message: '', lease: added });
     expect(model.pool!.leases.map(one => one.id)).toEqual(['lease-1', 'lease-2']);
   });
 
   it('takes a snapshot for an event without a lease and for an ended one', async () => {
     await model.refresh();
     api.pool = pool({ leases: [] });
-    events.event.emit({ type: 'released', lease_id: 'lease-1', lease: lease() });
+    events.event.emit({ type: 'released', message: '', lease: lease() });
     await settle();
     expect(model.pool!.leases).toEqual([]);
-    events.event.emit({ type: 'policy_error', lease_id: null });
+    events.event.emit({ type: 'policy_error', message: '' });
     await settle();
     expect(api.snapshots).toBe(3);
   });
@@ -63,7 +63,7 @@ describe('PoolModel', () => {
     const refreshed = model.refresh();
     const changed = lease({ parts: [part({ memory: 2 * GIB })] });
     api.pool = pool({ leases: [changed] });
-    events.event.emit({ type: 'resized', lease_id: changed.id, lease: changed });
+    events.event.emit({ type: 'resized', message: '', lease: changed });
     release();
     await refreshed;
     expect(limit()).toBe(2 * GIB);

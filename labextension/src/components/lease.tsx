@@ -40,7 +40,7 @@ export function Lease(props: ILeaseProps): JSX.Element {
             <div className="jp-vgpu-Lease-part">
               <span>{device ? trans.__('GPU %1', device.index) : part.device}</span>
               <span>{trans.__('%1 of compute', formatFraction(part.compute))}</span>
-              {!editable && <span>{trans.__('owner %1, another server', lease.owner)}</span>}
+              {!editable && <span>{ownerText(lease, trans)}</span>}
             </div>
           </React.Fragment>
         );
@@ -57,6 +57,12 @@ export function Lease(props: ILeaseProps): JSX.Element {
       )}
     </li>
   );
+}
+
+function ownerText(lease: ILease, trans: TranslationBundle): string {
+  return lease.kernel_id === null
+    ? trans.__('command of %1', lease.owner)
+    : trans.__('%1, on another server', lease.owner);
 }
 
 function stateText(lease: ILease, trans: TranslationBundle): string {

@@ -8,31 +8,25 @@ const PANEL = 'jupyter-vgpu-pool';
 
 /**
  * Galata's page, on real sessions and kernels. Galata makes and removes its directory and its kernels without regard to a
- * base_url, so the notebooks are in the server's root, and both are removed here.
+ * base_url, so both are made and removed here.
  */
-export const test = galata.extend<{ emptied: void }>({
+export const test = galata.extend({
   kernels: null,
   sessions: null,
-  tmpPath: '',
-  // Galata gives JupyterLab 15 seconds; a machine with two busy cores needs more.
-  waitForApplication: async ({}, use) => {
-    await use(async page => {
-      await page.locator('#jupyterlab-splash').waitFor({ state: 'detached', timeout: 60_000 });
-      await page.getByRole('tab', { name: 'Launcher', selected: true }).waitFor({ timeout: 60_000 });
-    });
-  },
-  emptied: [
-    async ({ request, baseURL }, use) => {
-      await use();
-      for (const session of await (await request.get(`${baseURL}/api/sessions`)).json()) {
-        await request.delete(`${baseURL}/api/sessions/${session.id}`);
-      }
-      for (const file of (await (await request.get(`${baseURL}/api/contents/`)).json()).content) {
-        await request.delete(`${baseURL}/api/contents/${encodeURIComponent(file.path)}`);
-      }
-    },
-    { auto: true }
-  ]
+  tmpPath: async ({ request, baseURL }, use, info) => {
+    const directory = `test-${info.testId}`;
+    const contents = `${baseURL}/api/contents/${directory}`;
+    expect((await request.put(contents, { data: { type: 'directory' } })).status()).toBe(201);
+    await use(directory);
+    for (const session of await (await request.get(`${baseURL}/api/sessions`)).json()) {
+      await request.delete(`${baseURL}/api/sessions/${session.id}`);
+    }
+    const { content } = await (await request.get(contents)).json();
+    for (const file of content) {
+      await request.delete(`${baseURL}/api/contents/${file.path}`);
+    }
+    await request.delete(contents);
+  }
 });
 
 /** Opens the panel and gives it. */
