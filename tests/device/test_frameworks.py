@@ -26,9 +26,7 @@ def test_framework_sees_its_quota_is_denied_beyond_it_and_works_on(framework, ba
     assert seen["denied"] == DENIED[framework]
     assert seen["relative_error"] < FLOAT32_ERROR
     assert seen["relative_error"] == pytest.approx(alone["relative_error"], rel=1e-9), "same kernels, same bits"
-    report.append(
-        f"| {framework} | {alone['total']:,} | {seen['total']:,} | {seen['denied']} at 11 GiB | {seen['relative_error']:.1e} |"
-    )
+    report.append(f"| {framework} | {alone['total']:,} | {seen['total']:,} | {seen['denied']} at 11 GiB | {seen['relative_error']:.1e} |")
 
 
 def test_nvidia_smi_shows_the_quota(environ, report):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-
 from notebooks import Server
 
 GIB = 1 << 30
