@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Optional
 from urllib.parse import quote, urlencode
@@ -103,14 +103,17 @@ class ArbiterClient(_Operations):
     def policy(self) -> PolicyView:
         return self._call("GET", "/policy")
 
-    def events(self) -> Iterator[EventView]:
-        """Events from now on, until the arbiter ends (then `ArbiterUnavailable`)."""
+    def events(self, *, subscribed: Callable[[], None] | None = None) -> Iterator[EventView]:
+        """Events until the arbiter ends (then `ArbiterUnavailable`). `subscribed` is called once none is missed any more: the moment for a
+        snapshot."""
         connection = _UnixConnection(self.runtime.socket, timeout=None)
         try:
             connection.request("GET", f"{BASE}/events", headers=self._headers())
             response = connection.getresponse()
             if response.status != 200:
                 _result(response.status, response.read())
+            if subscribed is not None:
+                subscribed()
             while line := response.readline():
                 yield json.loads(line)
         except (OSError, http.client.HTTPException) as error:
@@ -190,8 +193,9 @@ class AsyncArbiterClient(_Operations):
     async def policy(self) -> PolicyView:
         return await self._call("GET", "/policy")
 
-    async def events(self) -> AsyncIterator[EventView]:
-        """Events from now on, until the arbiter ends (then `ArbiterUnavailable`). Closing the iterator closes the stream."""
+    async def events(self, *, subscribed: Callable[[], None] | None = None) -> AsyncIterator[EventView]:
+        """Events until the arbiter ends (then `ArbiterUnavailable`). `subscribed` is called once none is missed any more: the moment for a
+        snapshot. Closing the iterator closes the stream."""
         try:
             reader, writer = await asyncio.open_unix_connection(str(self.runtime.socket))
         except OSError as error:
@@ -205,6 +209,8 @@ class AsyncArbiterClient(_Operations):
                 pass
             if status.split()[1:2] != [b"200"]:
                 _result(int(status.split()[1]) if len(status.split()) > 1 else 500, await reader.read(1 << 16))
+            if subscribed is not None:
+                subscribed()
             while line := await reader.readline():
                 yield json.loads(line)
         except (OSError, ValueError) as error:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypedDict
 
-from jupyter_vgpu.native.links import link_directories
+from jupyter_vgpu.native.links import link_directories, user_directory
 
 STARTUP = Path(__file__).resolve().parent.parent / "kernel" / "startup.py"
 
@@ -33,9 +33,8 @@ def tenant_environment(environ: Mapping[str, str], *, created: CreatedLease, soc
     simulated = bool(environ.get("VGPU_SIMULATED"))
     result = dict(environ)
     result["LD_PRELOAD"] = _prepend([str(links.shim / "libcuda.so.1"), str(links.shim / "libnvidia-ml.so.1")], environ.get("LD_PRELOAD"))
-    result["LD_LIBRARY_PATH"] = _prepend(
-        [str(links.shim)] + ([str(links.sim)] if simulated else []), environ.get("LD_LIBRARY_PATH"), keep_empty=True
-    )
+    directories = [str(links.shim)] + ([str(links.sim)] if simulated else [])
+    result["LD_LIBRARY_PATH"] = _prepend(directories, environ.get("LD_LIBRARY_PATH"), keep_empty=True)
     result["VGPU_SOCKET"] = str(socket)
     result["VGPU_SHIM_SOCKET"] = created["shim_socket"]
     result["VGPU_TOKEN"] = created["token"]
@@ -56,12 +55,16 @@ def arbiter_environment(environ: Mapping[str, str], *, directory: Path) -> dict[
     Called by the client before it starts an arbiter. A client may itself be a tenant (a notebook's terminal), so what makes a tenant is
     taken out.
     """
-    result = {name: value for name, value in environ.items() if name not in ("VGPU_TOKEN", "VGPU_LEASE", "VGPU_SHIM_SOCKET", "LD_PRELOAD")}
     # LD_PRELOAD goes as a whole: a stray preload has no business in the process that owns the pool, and the shim's would manage itself.
+    result = {name: value for name, value in environ.items() if name not in ("VGPU_TOKEN", "VGPU_LEASE", "VGPU_SHIM_SOCKET", "LD_PRELOAD")}
+    shims = user_directory(environ) / "links"
+    paths = [path for path in environ.get("LD_LIBRARY_PATH", "").split(os.pathsep) if not Path(path).match(f"{shims}/*/shim")]
     if environ.get("VGPU_SIMULATED"):
-        links = link_directories(environ)
-        result["LD_LIBRARY_PATH"] = _prepend([str(links.sim)], environ.get("LD_LIBRARY_PATH"), keep_empty=True)
+        sim = str(link_directories(environ).sim)
+        paths = [sim, *(path for path in paths if path not in (sim, ""))]
         result["VGPU_SIMGPU_SOCKET"] = simgpu_socket(environ, directory=directory)
+    if "LD_LIBRARY_PATH" in environ or environ.get("VGPU_SIMULATED"):
+        result["LD_LIBRARY_PATH"] = os.pathsep.join(paths)
     return result
 
 

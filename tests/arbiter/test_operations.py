@@ -238,18 +238,18 @@ def test_a_released_lease_is_gone(ask, created):
 
 
 def test_events_tell_a_leases_life_in_order(arbiter):
-    events = []
-    stream = arbiter.client.events()
-    first = threading.Thread(target=lambda: events.extend(_until_released(stream)))
-    first.start()
-    wait_until(lambda: _listeners(arbiter) > 0)
+    events, subscribed = [], threading.Event()
+    stream = arbiter.client.events(subscribed=subscribed.set)
+    listener = threading.Thread(target=lambda: events.extend(_until_released(stream)))
+    listener.start()
+    assert subscribed.wait(10)
     created = arbiter.client.create_lease(name="e", kernel_id="k")
     shim = arbiter.shim(created)
     shim.attach()
     shim.reserve(17 * GIB)
     arbiter.client.patch_lease(created["lease"]["id"], memory="8GiB")
     arbiter.client.release(created["lease"]["id"])
-    first.join(timeout=10)
+    listener.join(timeout=10)
     shim.close()
     for event in events:
         contract.check_event(event)
@@ -264,12 +264,6 @@ def _until_released(stream):
         if event["type"] == "released":
             stream.close()
             return
-
-
-def _listeners(arbiter) -> int:
-    """Established connections of the arbiter's HTTP socket, other than the one that asks."""
-    with open("/proc/net/unix") as table:
-        return sum(line.split()[-1] == str(arbiter.socket) and line.split()[5] == "03" for line in table)
 
 
 def test_what_is_not_of_the_api_is_answered_in_its_form(arbiter):
