@@ -82,7 +82,9 @@ class Policy(_Strict):
     default_class: str | None = None
     """The class of a tenant that asked for none; null = the whole device, no guarantee, equal shares, all devices."""
 
-    classes: dict[Annotated[str, Field(pattern=CLASS_NAME_PATTERN)], TenantClass] = Field(default_factory=dict)
+    classes: dict[Annotated[str, Field(pattern=CLASS_NAME_PATTERN)], TenantClass] = Field(
+        {}, json_schema_extra={"additionalProperties": False}
+    )
     """Classes by name."""
 
     bounds: Bounds = Bounds()

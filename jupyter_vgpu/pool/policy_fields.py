@@ -106,9 +106,7 @@ OptionalDuration = Annotated[
     BeforeValidator(_optional_duration),
     WithJsonSchema({"anyOf": [*_DURATION_SCHEMA, {"const": "never"}, {"type": "null"}]}),
 ]
-Factor = Annotated[
-    float, BeforeValidator(_factor), WithJsonSchema({"type": "number", "minimum": 1, "maximum": OVERSUBSCRIPTION_MAXIMUM})
-]
+Factor = Annotated[float, BeforeValidator(_factor), WithJsonSchema({"type": "number", "minimum": 1, "maximum": OVERSUBSCRIPTION_MAXIMUM})]
 Count = Annotated[
     int | str,
     BeforeValidator(_count),

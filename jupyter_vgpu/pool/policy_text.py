@@ -39,13 +39,13 @@ def load_policy(text: str) -> Policy:
         allowed = f"at most {TEXT_MAXIMUM} characters"
         raise PolicyError(field=None, value=len(text), allowed=allowed, message=f"{len(text)} characters are no policy; allowed: {allowed}")
     root, data = _parse(text)
-    lines: dict[Path, int] = {}
+    lines: dict[tuple[str, ...], int] = {}
     for path, node, is_repeated in _keys(root):
         line = node.start_mark.line + 1
         if is_repeated:
             message = _sentence(path, path[-1], "each key once", line)
             raise PolicyError(field=_name(path), value=path[-1], allowed="each key once", message=message, line=line)
-        lines[path] = line
+        lines[tuple(map(str, path))] = line
     if data is None:
         return Policy()
     if not isinstance(data, dict):
@@ -92,11 +92,12 @@ def _keys(root: yaml.Node | None) -> Iterator[tuple[Path, yaml.Node, bool]]:
                 waiting.append(((*path, index), item))
 
 
-def _policy_error(error: ValidationError, lines: dict[Path, int]) -> PolicyError:
+def _policy_error(error: ValidationError, lines: dict[tuple[str, ...], int]) -> PolicyError:
     found = []
     for details in error.errors(include_url=False):
         path, value, allowed = _explain(details)
-        line = next((lines[path[:length]] for length in range(len(path), 0, -1) if path[:length] in lines), None)
+        keys = tuple(map(str, path))
+        line = next((lines[keys[:length]] for length in range(len(keys), 0, -1) if keys[:length] in lines), None)
         found.append((line, path, value, allowed))
     found.sort(key=lambda each: (each[0] is None, each[0] or 0))
     line, path, value, allowed = found[0]

@@ -29,7 +29,7 @@ for _power, _letter in enumerate("kmgt", start=1):
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}
 
 SIZE_PATTERN = r"^\s*[0-9]{1,20}(\.[0-9]{1,20})?\s*([KkMmGgTt]([Ii]?[Bb]|[Ii])?|[Bb])?\s*$"
-FRACTION_PATTERN = r"^\s*([0-9]{1,20}(\.[0-9]{1,20})?\s*%|[0-9]{1,20}\.[0-9]{1,20})\s*$"
+FRACTION_PATTERN = r"^\s*((100(\.0{1,20})?|[0-9]{1,2}(\.[0-9]{1,20})?)\s*%|0\.[0-9]{1,20}|1\.0{1,20})\s*$"
 DURATION_PATTERN = r"^\s*[0-9]{1,20}(\.[0-9]{1,20})?\s*[smhd]?\s*$"
 
 _NUMBER_AND_UNIT = re.compile(r"\s*([0-9]{1,20}(?:\.[0-9]{1,20})?)\s*([a-z]{0,3}|%)\s*", re.IGNORECASE | re.ASCII)
@@ -91,10 +91,15 @@ def format_size(value: int) -> str:
     return f"{value} B"
 
 
+def _means(text: str, size: int) -> bool:
+    number, unit = _number_and_unit(text) or (None, "")
+    return number is not None and number * _UNITS[unit] == size
+
+
 def format_exact(value: int) -> str:
     """As `format_size`, with the bytes behind it where the rounded figure is not the value: a bound must work when typed in."""
     text = format_size(value)
-    return text if value >= 0 and parse_size(text, field="size") == value else f"{text} ({value} bytes)"
+    return text if _means(text, value) else f"{text} ({value} bytes)"
 
 
 def format_fraction(value: float) -> str:
@@ -118,7 +123,7 @@ class Amount:
         if self.fraction is not None:
             return format_fraction(self.fraction)
         text = format_size(self.bytes)
-        return text if parse_size(text, field="size") == self.bytes else f"{self.bytes} B"
+        return text if _means(text, self.bytes) else f"{self.bytes} B"
 
 
 def parse_amount(value: Any, *, field: str) -> Amount:
