@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
@@ -31,14 +32,13 @@ class Built:
 
     def __init__(self, directory: Path):
         build = directory / "build"
-        subprocess.run(
+        # cmake and ninja may be those of the environment that runs us, activated or not.
+        env = os.environ | {"PATH": str(Path(sys.executable).parent) + os.pathsep + os.environ["PATH"]}
+        for command in (
             ["cmake", "-S", str(ROOT), "-B", str(build), "-G", "Ninja", "-DCMAKE_BUILD_TYPE=RelWithDebInfo"],
-            check=True,
-            stdout=subprocess.DEVNULL,
-        )
-        subprocess.run(
-            ["cmake", "--build", str(build), "-j2", "--target", "vgpu_shim", "vgpu_shim_nvml"], check=True, stdout=subprocess.DEVNULL
-        )
+            ["cmake", "--build", str(build), "-j2", "--target", "vgpu_shim", "vgpu_shim_nvml"],
+        ):
+            subprocess.run([shutil.which(command[0], path=env["PATH"]), *command[1:]], env=env, check=True, stdout=subprocess.DEVNULL)
         self.library = build / "native" / "shim" / "libvgpu_shim.so"
         self.nvml_library = build / "native" / "shim" / "libvgpu_shim_nvml.so"
         self.shim = directory / "shim"

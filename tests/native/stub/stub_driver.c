@@ -395,6 +395,9 @@ static const struct {
 } versions[] = {
     {"cuInit", 2000, "cuInit", 0},
     {"cuDriverGetVersion", 2020, "cuDriverGetVersion", 0},
+    {"cuDeviceGetCount", 2000, "cuDeviceGetCount", 0},
+    {"cuDeviceTotalMem", 3020, "cuDeviceTotalMem_v2", 0},
+    {"cuCtxSetCurrent", 4000, "cuCtxSetCurrent", 0},
     {"cuMemAlloc", 2000, "cuMemAlloc", 0},
     {"cuMemAlloc", 3020, "cuMemAlloc_v2", 0},
     {"cuMemFree", 3020, "cuMemFree_v2", 0},

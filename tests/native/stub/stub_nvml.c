@@ -21,6 +21,11 @@ EXPORT nvmlReturn_t nvmlInit_v2(void) {
     return NVML_SUCCESS;
 }
 
+EXPORT nvmlReturn_t nvmlInitWithFlags(unsigned int flags) {
+    (void)flags;
+    return nvmlInit_v2();
+}
+
 EXPORT nvmlReturn_t nvmlShutdown(void) {
     initialised = 0;
     return NVML_SUCCESS;
