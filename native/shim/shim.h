@@ -40,8 +40,9 @@ extern "C" __attribute__((visibility("hidden"))) std::atomic<void *> vgpu_slots[
 #define VGPU_REAL(name) (reinterpret_cast<decltype(&::name)>(::vgpu::vgpu_slots[::vgpu::SYMBOL_##name].load(std::memory_order_relaxed)))
 
 /* How deep this thread is inside hooks. A driver may call exported symbols of its own (cuInit reaches some through cuGetExportTable):
- * those find a depth above zero and go straight through. */
-extern thread_local int depth __attribute__((tls_model("initial-exec"), visibility("hidden")));
+ * those find a depth above zero and go straight through. __thread, not thread_local: no dynamic initialisation, so no wrapper around
+ * each use. */
+extern __thread int depth __attribute__((tls_model("initial-exec"), visibility("hidden")));
 
 class Guard {
   public:

@@ -43,7 +43,7 @@ asm(".pushsection .data.vgpu_slots,\"aw\",@progbits\n.p2align 3\n.globl vgpu_slo
 
 namespace vgpu {
 
-thread_local int depth = 0;
+__thread int depth;
 
 namespace {
 
