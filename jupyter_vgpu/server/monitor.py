@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import os
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import Callable, Mapping
 from logging import Logger
 from typing import Any, Optional
 
@@ -58,6 +58,7 @@ class PoolMonitor:
         self._client: Optional[AsyncArbiterClient] = None
         self._idle_reason = passive or self._nothing_to_manage()
         self._reason = self._idle_reason or "the GPU arbiter is starting"
+        self._failures = 0
         self._wanted = asyncio.Event()
         self._tasks: list[asyncio.Task] = []
 
@@ -137,14 +138,12 @@ class PoolMonitor:
         return {"source": None, "revision": 0, "error": None, "policy": Policy().model_dump(mode="json")}
 
     async def _stay_connected(self) -> None:
-        attempt = 0
         while True:
             try:
                 client = await self._connect(self._environ)
                 try:
-                    async for event in self._events_with_first_snapshot(client):
-                        attempt = 0
-                        if event is not None:
+                    async with contextlib.aclosing(client.events(subscribed=lambda client=client: self._subscribed(client))) as events:
+                        async for event in events:
                             self._tell(self.on_event, event)
                             self._wanted.set()
                 finally:
@@ -154,25 +153,15 @@ class PoolMonitor:
                 if self._reason != str(error):
                     self._log.warning("jupyter-vgpu: %s", error)
                 self._reason = str(error)
-            await asyncio.sleep(retry_delay(attempt))
-            attempt += 1
+            await asyncio.sleep(retry_delay(self._failures))
+            self._failures += 1
 
-    async def _events_with_first_snapshot(self, client: AsyncArbiterClient) -> AsyncIterator[Optional[EventView]]:
-        """The arbiter's events; None stands for the snapshot that is taken once the stream is open, so that nothing falls between."""
-        async with contextlib.aclosing(client.events()) as events:
-            following = asyncio.ensure_future(anext(events))
-            try:
-                self._client = client
-                await self.refresh()
-                yield None
-                while True:
-                    event = await following
-                    following = asyncio.ensure_future(anext(events))
-                    yield event
-            finally:
-                following.cancel()
-                # The iterator cannot be closed while a step of it still runs.
-                await asyncio.gather(following, return_exceptions=True)
+    def _subscribed(self, client: AsyncArbiterClient) -> None:
+        """No event is missed from here on, so a snapshot taken now has no gap to what follows."""
+        self._client = client
+        self._failures = 0
+        self._reason = ""
+        self._wanted.set()
 
     async def _refresh_when_wanted(self) -> None:
         while True:
