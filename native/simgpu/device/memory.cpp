@@ -38,10 +38,16 @@ std::shared_ptr<Block> Block::create(Ledger& device, std::shared_ptr<Ledger> pro
   if (!charge) return nullptr;
   void* data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (data == MAP_FAILED) return nullptr;
-  return std::shared_ptr<Block>(new Block(std::move(*charge), static_cast<char*>(data), size, device_index));
+  return std::shared_ptr<Block>(new Block(std::move(charge), static_cast<char*>(data), size, device_index));
 }
 
-Block::Block(Charge charge, char* data, uint64_t size, uint32_t device)
+std::shared_ptr<Block> Block::create_shared(std::optional<Charge> charge, uint32_t device_index, uint64_t size, int shared) {
+  void* data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, shared, 0);
+  if (data == MAP_FAILED) return nullptr;
+  return std::shared_ptr<Block>(new Block(std::move(charge), static_cast<char*>(data), size, device_index));
+}
+
+Block::Block(std::optional<Charge> charge, char* data, uint64_t size, uint32_t device)
     : charge_(std::move(charge)), data_(data), size_(size), device_(device) {}
 
 Block::~Block() { munmap(data_, size_); }
@@ -100,11 +106,12 @@ std::optional<std::vector<Span>> AddressSpace::resolve(uint64_t address, uint64_
     const auto found = find(address);
     if (found == mappings_.end()) return std::nullopt;
     const Mapping& mapping = found->second;
-    if (((write ? mapping.writable : mapping.readable) >> device & 1) == 0) return std::nullopt;
-    if (!spans.empty() && !mapping.joins_neighbours) return std::nullopt;
+    const uint32_t allowed = write ? mapping.writable : mapping.readable;
+    if (device == kAnyDevice ? allowed == 0 : (allowed >> device & 1) == 0) return std::nullopt;
+    if (!spans.empty() && !mapping.joins_neighbours()) return std::nullopt;
     const uint64_t inside = address - found->first;
     const uint64_t length = std::min(size, mapping.size - inside);
-    if (length < size && !mapping.joins_neighbours) return std::nullopt;
+    if (length < size && !mapping.joins_neighbours()) return std::nullopt;
     spans.push_back({mapping.block, mapping.block->data() + mapping.offset + inside, length});
     address += length;
     size -= length;

@@ -47,9 +47,9 @@ static void an_access_beyond_what_is_mapped_is_a_fault() {
   device.total = kGiB;
   auto block = Block::create(device, std::make_shared<Ledger>(), 0, 4 * kMiB);
   AddressSpace space;
-  space.mappings()[1 * kMiB] = {kMiB, block, 0, 1, 1, true};
-  space.mappings()[2 * kMiB] = {kMiB, block, kMiB, 1, 0, true};
-  space.mappings()[3 * kMiB] = {kMiB, block, 2 * kMiB, 1, 1, false};
+  space.mappings()[1 * kMiB] = {kMiB, block, 0, 1, 1, Memory::kMapped, 0, 0};
+  space.mappings()[2 * kMiB] = {kMiB, block, kMiB, 1, 0, Memory::kMapped, 0, 0};
+  space.mappings()[3 * kMiB] = {kMiB, block, 2 * kMiB, 1, 1, Memory::kDevice, 0, 0};
   EXPECT(space.resolve(2 * kMiB - 8, 16, 0, false)->size() == 2);
   EXPECT(!space.resolve(2 * kMiB - 8, 16, 0, true));   // the second is read-only
   EXPECT(!space.resolve(3 * kMiB - 8, 16, 0, false));  // an allocation is not entered from its neighbour
