@@ -1,4 +1,4 @@
-"""Fixtures for a machine with a real GPU: a private arbiter per test module, and a report of what was seen."""
+"""Fixtures for a machine with a real GPU: one private arbiter, and a report of what was seen."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def report():
     print("\n" + text)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def runtime():
     """A short private directory, so that no arbiter of the machine's user is touched (AF_UNIX paths end at 107 bytes)."""
     directory = tempfile.mkdtemp(prefix="vgpu-dev-", dir="/tmp")
@@ -50,7 +50,7 @@ def runtime():
     shutil.rmtree(directory, ignore_errors=True)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def environ(runtime):
     environment = {**os.environ, "XDG_RUNTIME_DIR": str(runtime), "VGPU_LOG": "1"}
     environment.pop("VGPU_SIMULATED", None)

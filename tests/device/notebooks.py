@@ -41,11 +41,19 @@ class Server:
             stderr=subprocess.STDOUT,
         )
         deadline = time.monotonic() + 60
-        while not (found := list(runtime.glob("jpserver-*.json"))):
+        # The file with the url is written before the socket answers.
+        while not (found := list(runtime.glob("jpserver-*.json"))) or not self._answers(found[0]):
             assert self._process.poll() is None, (directory / "server.log").read_text()
             assert time.monotonic() < deadline, "the server did not come up in 60 s"
             time.sleep(0.05)
-        self.url = json.loads(found[0].read_text())["url"].rstrip("/").replace("localhost", "127.0.0.1")
+
+    def _answers(self, file: Path) -> bool:
+        try:
+            self.url = json.loads(file.read_text())["url"].rstrip("/").replace("localhost", "127.0.0.1")
+            self.call("GET", "api/status")
+        except (ValueError, KeyError, OSError):
+            return False
+        return True
 
     def close(self) -> None:
         self._process.terminate()
