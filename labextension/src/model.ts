@@ -1,13 +1,19 @@
 import type { IDisposable } from '@lumino/disposable';
 import { Poll } from '@lumino/polling';
 import { ISignal, Signal } from '@lumino/signaling';
-import type { IPoolApi } from './api';
+import { ApiError, IPoolApi } from './api';
 import type { IPoolEvents } from './events';
 import type { ILease, ILeaseChange, IPool, IPoolEvent } from './pool';
 import { guessFraction, guessSize } from './units';
 
 /** Seconds between two looks at the use figures, at least: they cost the server a reading of every device. */
 export const POLL_MINIMUM = 2;
+
+/** A refused change: the server's own sentence, and the field that it names. */
+export interface IRefusal {
+  readonly message: string;
+  readonly field: string | null;
+}
 
 /**
  * The pool as this browser knows it: one snapshot, kept current by events, and by a slow poll while somebody looks.
@@ -47,8 +53,8 @@ export class PoolModel implements IDisposable {
     return this._problem;
   }
 
-  /** The server's sentence about the last refused change of a lease. */
-  refusal(leaseId: string): string | null {
+  /** What the server said of the last change of a lease, if it refused. */
+  refusal(leaseId: string): IRefusal | null {
     return this._refusals.get(leaseId) ?? null;
   }
 
@@ -110,7 +116,10 @@ export class PoolModel implements IDisposable {
       this._replace(await this._api.patchLease(leaseId, change));
       return true;
     } catch (error) {
-      this._refusals.set(leaseId, messageOf(error));
+      this._refusals.set(leaseId, {
+        message: messageOf(error),
+        field: error instanceof ApiError ? error.field : null
+      });
       return false;
     } finally {
       // A later request for the same lease owns the entry by now.
@@ -180,7 +189,7 @@ export class PoolModel implements IDisposable {
   private readonly _poll: Poll;
   private readonly _changed = new Signal<this, void>(this);
   private readonly _asked = new Map<string, ILeaseChange>();
-  private readonly _refusals = new Map<string, string>();
+  private readonly _refusals = new Map<string, IRefusal>();
   private _pool: IPool | null = null;
   private _problem: string | null = null;
   private _visible = false;

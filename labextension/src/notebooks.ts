@@ -162,7 +162,7 @@ export class NotebookRequests implements IDisposable {
     const agreed = await model.resize(lease.id, wanted as ILeaseChange);
     const refusal = model.refusal(lease.id);
     if (!agreed && refusal !== null) {
-      notify(`${panel.context.localPath.split('/').pop()}: ${refusal}`);
+      notify(`${panel.context.localPath.split('/').pop()}: ${refusal.message}`);
     }
   }
 

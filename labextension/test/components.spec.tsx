@@ -151,6 +151,8 @@ describe('PoolView', () => {
       "compute: '200%' is not allowed"
     );
     expect(field('Compute share').value).toBe('200');
+    expect(field('Compute share').getAttribute('aria-invalid')).toBe('true');
+    expect(field('Memory limit').getAttribute('aria-invalid')).toBe('false');
     expect(host.querySelector('.jp-vgpu-Lease-part')!.textContent).toContain('50% of compute');
   });
 

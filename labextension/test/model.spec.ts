@@ -91,6 +91,27 @@ describe('PoolModel', () => {
     expect(api.snapshots).toBe(3);
   });
 
+  it('looks again within 15 seconds while the server does not answer', async () => {
+    model.visible = true;
+    await jest.advanceTimersByTimeAsync(100);
+    api.failure = new Error('connection refused');
+    await jest.advanceTimersByTimeAsync(120_000);
+    expect(model.problem).toBe('connection refused');
+    api.failure = null;
+    await jest.advanceTimersByTimeAsync(15_500);
+    expect(model.problem).toBeNull();
+  });
+
+  it('starts to poll although the first look fails', async () => {
+    api.failure = new Error('connection refused');
+    model.visible = true;
+    await jest.advanceTimersByTimeAsync(100);
+    expect(model.problem).toBe('connection refused');
+    api.failure = null;
+    await jest.advanceTimersByTimeAsync(15_500);
+    expect(model.problem).toBeNull();
+  });
+
   it('never polls faster than every two seconds', async () => {
     model.pollSeconds = 0.1;
     model.visible = true;
@@ -119,7 +140,7 @@ describe('PoolModel', () => {
     release();
     expect(await resized).toBe(false);
     expect(limit()).toBe(8 * GIB);
-    expect(model.refusal('lease-1')).toBe(sentence);
+    expect(model.refusal('lease-1')).toEqual({ message: sentence, field: 'memory' });
     api.refusal = null;
     await model.resize('lease-1', { memory: '4GiB' });
     expect(model.refusal('lease-1')).toBeNull();

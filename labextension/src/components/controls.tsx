@@ -1,5 +1,6 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import React from 'react';
+import type { IRefusal } from '../model';
 import type { ILeaseChange, ILeasePart } from '../pool';
 import { gibibytes, percent, withUnit } from '../units';
 
@@ -7,8 +8,8 @@ interface IQuotaControlProps {
   part: ILeasePart;
   /** Whose quota it is; part of the fields' labels. */
   name: string;
-  /** The server's sentence about the last attempt. */
-  refusal: string | null;
+  /** What the server said of the last attempt. */
+  refusal: IRefusal | null;
   onResize: (change: ILeaseChange) => Promise<boolean>;
   trans: TranslationBundle;
 }
@@ -59,7 +60,7 @@ export function QuotaControl(props: IQuotaControlProps): JSX.Element {
         unit="GiB"
         value={memory ?? gibibytes(part.memory)}
         onChange={setMemory}
-        errorId={refusal !== null ? errorId : undefined}
+        errorId={refusal?.field === 'memory' ? errorId : undefined}
       />
       <Field
         label={trans.__('Compute')}
@@ -67,7 +68,7 @@ export function QuotaControl(props: IQuotaControlProps): JSX.Element {
         unit="%"
         value={compute ?? percent(part.compute)}
         onChange={setCompute}
-        errorId={refusal !== null ? errorId : undefined}
+        errorId={refusal?.field === 'compute' ? errorId : undefined}
       />
       <button
         type="submit"
@@ -79,7 +80,7 @@ export function QuotaControl(props: IQuotaControlProps): JSX.Element {
       </button>
       {refusal !== null && (
         <p id={errorId} className="jp-vgpu-Note jp-mod-error" role="alert">
-          {refusal}
+          {refusal.message}
         </p>
       )}
     </form>

@@ -17,7 +17,6 @@ export function Device({ device, trans }: IDeviceProps): JSX.Element {
         <span className="jp-vgpu-Row-name" title={`${device.name}\n${device.uuid}`}>
           {device.name}
         </span>
-        {device.simulated && <span className="jp-vgpu-Badge">{trans.__('Simulated')}</span>}
       </div>
       {device.managed_by !== null && (
         <p className="jp-vgpu-Note jp-mod-warning">

@@ -1,5 +1,6 @@
 import type { TranslationBundle } from '@jupyterlab/translation';
 import React from 'react';
+import type { IRefusal } from '../model';
 import type { IDevice, ILease, ILeaseChange } from '../pool';
 import { formatFraction } from '../units';
 import { QuotaControl } from './controls';
@@ -12,7 +13,7 @@ interface ILeaseProps {
   name: string;
   /** Whether this server may change the lease. */
   editable: boolean;
-  refusal: string | null;
+  refusal: IRefusal | null;
   onResize: (change: ILeaseChange) => Promise<boolean>;
   trans: TranslationBundle;
 }

@@ -57,8 +57,16 @@ const pool = (changes: object = {}) => ({
   ...changes
 });
 
-async function answer(page: IJupyterLabPageFixture, body: object, status = 200): Promise<void> {
-  await page.route('**/user/alice/vgpu/api/pool*', route => route.fulfill({ status, json: body }));
+interface IReply {
+  status: number;
+  json: object;
+}
+
+/** Answers every request for the pool with what `reply` holds at that time. */
+async function answer(page: IJupyterLabPageFixture, json: object): Promise<IReply> {
+  const reply = { status: 200, json };
+  await page.route('**/user/alice/vgpu/api/pool*', route => route.fulfill(reply));
+  return reply;
 }
 
 test('says that there is no GPU, with the reason', async ({ page }) => {
@@ -99,12 +107,12 @@ test('says who else manages a device, why a kernel waits, and what is wrong with
 
 test('says that the pool does not answer, and recovers', async ({ page }) => {
   const error = { code: 'unavailable', message: 'the arbiter does not answer', field: null, value: null, allowed: null };
-  await answer(page, { error }, 503);
+  const reply = await answer(page, { error });
+  reply.status = 503;
   const panel = await openPanel(page);
   await expect(panel.getByRole('alert')).toContainText('the arbiter does not answer');
-  await page.unroute('**/user/alice/vgpu/api/pool*');
-  await answer(page, pool());
-  // The poll backs off to 15 seconds at most.
+  Object.assign(reply, { status: 200, json: pool() });
+  // The panel's poll backs off to 15 seconds at most.
   await expect(panel.getByRole('alert')).toHaveCount(0, { timeout: 40_000 });
   await expect(panel).toContainText('NVIDIA H200');
 });
