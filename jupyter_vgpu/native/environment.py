@@ -25,7 +25,7 @@ def tenant_environment(environ: Mapping[str, str], *, created: CreatedLease, soc
 
     Called by the provisioner (pre_launch) and by `jupyter vgpu run`. `environ` is what the process would have got without us, `created`
     the arbiter's answer, `socket` the arbiter's HTTP socket, `startup` whether the process is a Python kernel that shall have `%vgpu`.
-    What the user has in LD_PRELOAD, LD_LIBRARY_PATH and PYTHONSTARTUP stays in force behind ours.
+    What the user has in LD_PRELOAD, LD_LIBRARY_PATH and PYTHONSTARTUP stays in force behind ours; CUDA_VISIBLE_DEVICES is used up.
 
     Raises `NativeUnavailable` where the libraries are missing and `OSError` where the link directories cannot be made.
     """
@@ -41,6 +41,9 @@ def tenant_environment(environ: Mapping[str, str], *, created: CreatedLease, soc
     result["VGPU_LEASE"] = created["lease"]["id"]
     if simulated:
         result["VGPU_SIMGPU_SOCKET"] = simgpu_socket(environ, directory=Path(socket).parent)
+    if created["lease"]["parts"]:
+        # It has chosen the lease's devices already, and would be taken as an index into those: what the tenant sets later is one.
+        result.pop("CUDA_VISIBLE_DEVICES", None)
     if startup:
         own = environ.get("PYTHONSTARTUP")
         if own and own != str(STARTUP):

@@ -14,7 +14,7 @@ from jupyter_vgpu.arbiter.runtime import UNIX_PATH_MAXIMUM, find_runtime
 from jupyter_vgpu.native import environment, links, locate
 from jupyter_vgpu.pool.model import InvalidValue
 
-CREATED = {"lease": {"id": "abc"}, "token": "t" * 64, "shim_socket": "/run/x/shim.sock"}
+CREATED = {"lease": {"id": "abc", "parts": [{"device": "GPU-1"}]}, "token": "t" * 64, "shim_socket": "/run/x/shim.sock"}
 SOCKET = Path("/run/x/arbiter.sock")
 
 
@@ -52,6 +52,19 @@ def test_a_tenants_environment_is_the_users_with_ours_in_front(libraries, enviro
 def test_done_twice_it_stays_the_same(libraries, environ):
     once = environment.tenant_environment(environ, created=CREATED, socket=SOCKET, startup=True)
     assert environment.tenant_environment(once, created=CREATED, socket=SOCKET, startup=True) == once
+
+
+def test_the_users_choice_of_devices_is_used_up_by_the_lease(libraries, environ):
+    environ["CUDA_VISIBLE_DEVICES"] = "1"
+    result = environment.tenant_environment(environ, created=CREATED, socket=SOCKET, startup=True)
+    assert "CUDA_VISIBLE_DEVICES" not in result, "an index into a lease of one device would find nothing"
+
+
+def test_a_user_who_wants_no_device_keeps_none(libraries, environ):
+    environ["CUDA_VISIBLE_DEVICES"] = "-1"
+    created = {**CREATED, "lease": {"id": "abc", "parts": []}}
+    result = environment.tenant_environment(environ, created=created, socket=SOCKET, startup=True)
+    assert result["CUDA_VISIBLE_DEVICES"] == "-1"
 
 
 def test_without_a_python_kernel_pythonstartup_is_left_alone(libraries, environ):
