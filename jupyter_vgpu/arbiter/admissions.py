@@ -103,8 +103,7 @@ class Admissions:
         The shim asks when its own sum says no, or when the driver was short. Before a refusal the books are brought up to date: residuals
         are measured anew, and what other threads of the tenant have added and are about to take back has time to go.
         """
-        if ledger.shortage(tenant, device, amount) is None and not driver_short:
-            ledger.grant(tenant, process, device, amount)
+        if not driver_short and ledger.grant(tenant, process, device, amount) is None:
             return None
         state = self._state
         await state.readings.measure(state.inventory.devices, state.tenants)
@@ -112,16 +111,17 @@ class Admissions:
             return "the lease has ended"
         if device >= len(tenant.lease.grant.parts):
             return "the lease was changed"
-        reason = ledger.shortage(tenant, device, amount)
-        if reason is None and driver_short:
-            reading = state.readings.latest.get(tenant.lease.grant.parts[device].device)
-            if reading is not None and reading.memory_free < amount:
-                reason = f"the device itself has {format_size(reading.memory_free)} free, {format_size(amount)} asked"
-        if reason is None:
-            ledger.grant(tenant, process, device, amount)
-        else:
+        reason = self._shortage_of_driver(tenant, device, amount) if driver_short else None
+        reason = reason or ledger.grant(tenant, process, device, amount)
+        if reason is not None:
             self.deny(tenant, f"{reason} on device {device}")
         return reason
+
+    def _shortage_of_driver(self, tenant: Tenant, device: int, amount: int) -> str | None:
+        reading = self._state.readings.latest.get(tenant.lease.grant.parts[device].device)
+        if reading is None or reading.memory_free >= amount:
+            return None
+        return f"the device itself has {format_size(reading.memory_free)} free, {format_size(amount)} asked"
 
     def _answer(self, lease_id: str, reason: str | None) -> None:
         for waiter in self._waiters.pop(lease_id, []):

@@ -42,19 +42,21 @@ def launches(tenant: Tenant) -> int:
     return sum(tenant.page.usage(process.slot, device).launches for process in tenant.attached for device in devices)
 
 
-def shortage(tenant: Tenant, device: int, wanted: int) -> str | None:
-    """Why `wanted` bytes more do not fit the lease, for a person; None if they fit."""
+def grant(tenant: Tenant, process: Process, device: int, amount: int) -> str | None:
+    """Books `amount` bytes for the process until it confirms them. None = booked; else why they do not fit the lease, for a person.
+
+    Added first, summed afterwards and backed out if it is too much (protocol.h): the tenant's processes reserve for themselves meanwhile,
+    and one that looked first and added then would let them both have the same bytes.
+    """
     limit = tenant.lease.grant.parts[device].memory
-    held = total(tenant, device)
-    if held + wanted <= limit:
-        return None
-    return f"{format_size(wanted)} asked, {format_size(max(0, limit - held))} of the lease's {format_size(limit)} free"
-
-
-def grant(tenant: Tenant, process: Process, device: int, amount: int) -> None:
-    """Books `amount` bytes for the process until it confirms them."""
     granted = tenant.page.usage(process.slot, device).granted
-    tenant.page.set_granted(process.slot, device, granted + amount)
+    if amount <= limit:
+        tenant.page.set_granted(process.slot, device, granted + amount)
+        if total(tenant, device) <= limit:
+            return None
+        tenant.page.set_granted(process.slot, device, granted)
+    free = max(0, limit - total(tenant, device))
+    return f"{format_size(amount)} asked, {format_size(free)} of the lease's {format_size(limit)} free"
 
 
 def commit(tenant: Tenant, process: Process, device: int, amount: int) -> None:

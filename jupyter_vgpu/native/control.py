@@ -146,7 +146,8 @@ class ControlPage:
 
     def usage(self, slot: int, device: int) -> Usage:
         usage = self.pointer.process[slot].device[device]
-        return Usage(used=usage.used, granted=usage.granted, residual=usage.residual, launches=usage.launches)
+        granted = usage.granted  # before `used`: a grant moves from here to there, and must be seen at least once
+        return Usage(used=usage.used, granted=granted, residual=usage.residual, launches=usage.launches)
 
     def set_granted(self, slot: int, device: int, value: int) -> None:
         self.pointer.process[slot].device[device].granted = value

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import array
 import os
 import socket
 import uuid
@@ -184,6 +185,27 @@ def test_a_reconnect_with_a_wrong_slot_or_page_is_refused(arbiter, created, shim
     with open(os.devnull) as null:
         assert shim.attach_again(descriptor=null.fileno()).status == protocol.STATUS_BAD_REQUEST
     assert shim.attach_again().status == protocol.STATUS_OK
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 50])
+def test_descriptors_that_nobody_asked_for_are_closed(arbiter, created, shim, count):
+    def held() -> int:
+        directory = f"/proc/{arbiter.process.pid}/fd"
+        return sum(os.path.realpath(f"{directory}/{name}") == created["shim_socket"] + ".extra" for name in os.listdir(directory))
+
+    with open(created["shim_socket"] + ".extra", "w") as extra:
+        bad = Shim(created["shim_socket"], created["token"])
+        descriptors = array.array("i", [extra.fileno()] * count)
+        packet = pack_request(Request(op=protocol.OP_RESERVE, id=1))
+        bad.socket.sendmsg([packet], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)])
+        if count == 1:
+            assert bad.receive().status == protocol.STATUS_UNKNOWN_TENANT
+        else:
+            with pytest.raises((EOFError, ConnectionResetError)):
+                bad.receive()
+        bad.close()
+        assert held() == 0
+    assert shim.reserve(GIB).status == protocol.STATUS_OK
 
 
 def test_a_process_that_attaches_anew_holds_nothing(arbiter, created, shim):
