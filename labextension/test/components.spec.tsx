@@ -98,7 +98,7 @@ describe('PoolView', () => {
     await show(
       pool({ arbiter: null, devices: [], leases: [], message: 'A gateway runs the kernels.' })
     );
-    expect(host.textContent).toContain('No GPU pool here');
+    expect(host.textContent).toContain('No GPUs to share');
     expect(host.textContent).toContain('A gateway runs the kernels.');
   });
 

@@ -1,8 +1,8 @@
 import React from 'react';
 
 interface INoticeProps {
-  /** `error` is announced at once by a screen reader, the others when it has time. */
-  kind: 'info' | 'warning' | 'error';
+  /** `error` is announced at once by a screen reader, `info` when it has time. */
+  kind: 'info' | 'error';
   title: string | null;
   children: React.ReactNode;
 }

@@ -82,10 +82,10 @@ function Notices({ pool, trans }: { pool: IPool; trans: TranslationBundle }): JS
       )}
       {pool.devices.length === 0 && (
         <Notice
-          kind={pool.arbiter === null ? 'warning' : 'info'}
+          kind="info"
           title={
             pool.arbiter === null
-              ? trans.__('No GPU pool here')
+              ? trans.__('No GPUs to share')
               : trans.__('No GPU on this machine')
           }
         >
