@@ -6,8 +6,6 @@ import type { ILease, ILeaseChange, IPool } from './pool';
 export interface IPoolApi {
   /** One snapshot of everything. Rejects with `ServerConnection.NetworkError` or `ApiError`. */
   getPool(): Promise<IPool>;
-  /** The lease of a kernel, or null where the kernel runs without one. */
-  findLease(kernelId: string): Promise<ILease | null>;
   /** Changes a lease, all or nothing; resolves to the lease after the change. A refusal rejects with `ApiError`. */
   patchLease(id: string, change: ILeaseChange): Promise<ILease>;
 }
@@ -30,12 +28,6 @@ export class PoolApi implements IPoolApi {
 
   getPool(): Promise<IPool> {
     return this.request<IPool>('pool');
-  }
-
-  async findLease(kernelId: string): Promise<ILease | null> {
-    const query = URLExt.objectToQueryString({ kernel_id: kernelId });
-    const leases = await this.request<ILease[]>(`leases${query}`);
-    return leases[0] ?? null;
   }
 
   patchLease(id: string, change: ILeaseChange): Promise<ILease> {

@@ -50,7 +50,7 @@ export class ServerNotebooks implements INotebooks {
 
 /**
  * Whether a kernel that a notebook has just been connected to is also just started. A reload of the page connects to kernels
- * that run already, and must not undo what was resized since.
+ * that run already, and must not undo what was resized since. `now` is the server's clock, as `lease.created` is.
  */
 export function isFresh(lease: ILease, options: { now: number; known: boolean }): boolean {
   return !options.known && options.now - lease.created < START_WINDOW;
@@ -143,12 +143,13 @@ export class NotebookRequests implements IDisposable {
     if (!kernel || wanted === undefined || wanted === null) {
       return;
     }
-    const lease = await api.findLease(kernel.id);
+    const { leases, time } = await api.getPool();
+    const lease = leases.find(one => one.kernel_id === kernel.id);
     if (!lease) {
       return; // no GPU here, or a device that another arbiter manages: the panel says so
     }
     const known = this._applied().includes(lease.id);
-    if (!options.restarted && !isFresh(lease, { now: Date.now() / 1000, known })) {
+    if (!options.restarted && !isFresh(lease, { now: time, known })) {
       return;
     }
     this._remember(lease.id);

@@ -29,14 +29,6 @@ describe('PoolApi', () => {
     expect(requests[0].url).toMatch(/^http:\/\/localhost\/user\/alice\/vgpu\/api\/pool\b/);
   });
 
-  it('finds a lease by kernel, or none', async () => {
-    answer = json([lease()]);
-    expect(await api.findLease('kernel-1')).toEqual(lease());
-    expect(requests[0].url).toContain('vgpu/api/leases?kernel_id=kernel-1');
-    answer = json([]);
-    expect(await api.findLease('kernel-2')).toBeNull();
-  });
-
   it('patches the lease', async () => {
     answer = json(lease());
     await api.patchLease('a/b', { memory: '8GiB' });

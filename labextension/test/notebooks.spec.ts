@@ -65,7 +65,7 @@ describe('NotebookRequests', () => {
   beforeEach(() => {
     window.sessionStorage.clear();
     notified = [];
-    api = new FakeApi(pool({ leases: [lease({ created: Date.now() / 1000 - 1 })] }));
+    api = new FakeApi(pool({ leases: [lease({ created: 1001 })] }));
     restart();
   });
 
@@ -96,14 +96,14 @@ describe('NotebookRequests', () => {
     open({ memory: '4GiB' }).connectTo('kernel-1');
     await settle();
     restart();
-    api.pool = pool({ leases: [lease({ created: Date.now() / 1000 - 1 })] });
+    api.pool = pool({ leases: [lease({ created: 1001 })] });
     open({ memory: '4GiB' }).connectTo('kernel-1');
     await settle();
     expect(api.changes).toHaveLength(1);
   });
 
   it('leaves a kernel alone that ran before the notebook was opened here', async () => {
-    api.pool = pool({ leases: [lease({ created: Date.now() / 1000 - 3600 })] });
+    api.pool = pool({ leases: [lease({ created: 1002 - 3600 })] });
     open({ memory: '4GiB' }).connectTo('kernel-1');
     await settle();
     expect(api.changes).toEqual([]);

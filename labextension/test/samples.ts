@@ -101,10 +101,6 @@ export class FakeApi implements IPoolApi {
     return answer;
   }
 
-  async findLease(kernelId: string): Promise<ILease | null> {
-    return this.pool.leases.find(one => one.kernel_id === kernelId) ?? null;
-  }
-
   async patchLease(id: string, change: ILeaseChange): Promise<ILease> {
     this.changes.push({ id, change });
     await this._gate;
