@@ -95,7 +95,7 @@ def assert_sound(parts, policy: Policy) -> None:
         assert policy.bounds.compute_cap is None or part.compute_cap <= policy.bounds.compute_cap
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(request=st.one_of(requests, garbage_requests), policy=policies(), context=st.integers(0, GIB))
 def test_any_request_gets_a_sound_lease_and_never_fails(request, policy, context):
     given_ = grant(request, policy=policy, devices=DEVICES, leases=[], context_memory=context)
@@ -104,7 +104,7 @@ def test_any_request_gets_a_sound_lease_and_never_fails(request, policy, context
     assert all(policy.uses(each) for each in DEVICES if each.uuid in {part.device for part in given_.parts})
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(request=st.one_of(requests, garbage_requests), policy=policies())
 def test_a_strict_request_is_granted_as_asked_or_refused_by_name(request, policy):
     try:
@@ -117,6 +117,7 @@ def test_a_strict_request_is_granted_as_asked_or_refused_by_name(request, policy
         assert (given_.parts, given_.priority) == (relaxed.parts, relaxed.priority)
 
 
+@settings(deadline=None)
 @given(memory=st.integers(MIB, 200 * GIB), compute=fractions, cap=fractions, policy=policies())
 def test_a_clamp_never_gives_more_than_was_asked_for(memory, compute, cap, policy):
     given_ = grant(LeaseRequest(memory=memory, compute=compute, compute_cap=cap), policy=policy, devices=DEVICES, leases=[])
@@ -124,6 +125,7 @@ def test_a_clamp_never_gives_more_than_was_asked_for(memory, compute, cap, polic
         assert part.memory <= memory and part.compute <= compute and part.compute_cap <= cap
 
 
+@settings(deadline=None)
 @given(request=requests, policy=policies())
 def test_a_difference_between_request_and_lease_has_a_message(request, policy):
     given_ = grant(request, policy=policy, devices=DEVICES, leases=[])
@@ -147,7 +149,7 @@ shrunk = st.builds(LeaseRequest, lease_class=st.sampled_from("ab"), share=st.flo
 growths = st.builds(LeaseRequest, lease_class=st.sampled_from([None, "a", "b"]), share=st.one_of(st.none(), fractions))
 
 
-@settings(max_examples=300)
+@settings(max_examples=300, deadline=None)
 @given(
     guarantees=st.tuples(fractions, fractions),
     oversubscription=st.one_of(st.none(), st.floats(1.0, 2.0)),

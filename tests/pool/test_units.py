@@ -1,5 +1,5 @@
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from jupyter_vgpu.pool.model import InvalidValue
@@ -72,6 +72,7 @@ def test_a_malformed_size_names_field_value_and_what_is_allowed(value):
     assert "memory" in str(caught.value) and repr(value) in str(caught.value)
 
 
+@settings(deadline=None)
 @given(st.integers(0, SIZE_MAXIMUM))
 def test_what_is_shown_as_exact_is_read_back_as_the_same_bytes(size):
     shown = format_exact(size)
@@ -101,6 +102,7 @@ def test_a_fraction_outside_a_hundredth_to_one_is_refused(value):
     assert "0.01" in caught.value.allowed and "1.0" in caught.value.allowed
 
 
+@settings(deadline=None)
 @given(st.floats(0.01, 1.0))
 def test_a_fraction_shown_is_read_back_as_the_same_float(fraction):
     assert parse_fraction(format_fraction(fraction), field="compute") == fraction
@@ -131,6 +133,7 @@ def test_an_amount_that_is_neither_names_both_forms(value):
     assert "8GiB" in caught.value.allowed and "25%" in caught.value.allowed
 
 
+@settings(deadline=None)
 @given(
     st.one_of(
         st.integers(0, SIZE_MAXIMUM).map(lambda size: Amount(bytes=size)), st.floats(0.01, 1.0).map(lambda part: Amount(fraction=part))
@@ -159,6 +162,7 @@ def test_a_malformed_duration_is_refused(value):
     assert caught.value.field == "idle_after"
 
 
+@settings(deadline=None)
 @given(st.one_of(st.text(max_size=30), st.integers(), st.floats(), st.none(), st.booleans(), st.lists(st.integers(), max_size=2)))
 def test_whatever_comes_is_read_or_refused_and_nothing_else(value):
     for parse in (parse_size, parse_fraction, parse_amount, parse_duration):
