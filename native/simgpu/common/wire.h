@@ -8,7 +8,7 @@
 //
 // Both structs are always there in full, sizeof(Nothing) == 1 byte included, and in the reply after an error too (zeros). A descriptor
 // comes with the header's first byte. Hello's is the connection's staging memory; HostAlloc's the memory that was asked for.
-// `context` is 0 for calls that need none; a context with a sticky error answers everything but its own end with that error.
+// `context` is 0 for calls that need none. A context with a sticky error answers with it to every call behind ContextState in the list.
 // Streams, events and handles are known by number in the whole client process; a stream of 0 is the legacy stream.
 //
 // The device process is `vgpu-simgpu SOCKET SPEC` (SPEC as VGPU_SIMULATED's value). Its first process ends with status 0 once the
@@ -81,7 +81,9 @@ enum class CallId : uint32_t {
 
 struct HelloRequest {
   uint32_t version;
-  uint32_t fresh;  // the process's first connection: whatever an earlier program under this pid had is gone
+  // The process's first connection by libcuda: whatever an earlier program under this pid had is gone. NVML's library never says so,
+  // for both may live in one process.
+  uint32_t fresh;
 };
 struct DeviceDescription {
   uint8_t uuid[16];

@@ -20,18 +20,18 @@ int32_t Call::wait(const Operation& operation) {
   return client->gone ? int32_t(CUDA_ERROR_DEINITIALIZED) : operation.status;
 }
 
-int32_t Call::wait_for(const std::shared_ptr<Order>& order) {
-  // What is submitted meanwhile by other threads is not waited for.
+int32_t Call::wait_for(const std::shared_ptr<Order>& order, bool blocking_only) {
+  // What other threads submit meanwhile is not waited for.
   std::vector<std::shared_ptr<Operation>> last;
-  for (const auto& pending : order->streams)
-    if (!pending->pending.empty()) last.push_back(pending->pending.back());
+  for (const auto& stream : order->streams)
+    if (!stream->pending.empty() && (stream->blocking || !blocking_only)) last.push_back(stream->pending.back());
   for (const auto& operation : last) wait(*operation);
   return order->error;
 }
 
 int32_t Call::wait_for(const std::shared_ptr<Stream>& stream) {
   const std::shared_ptr<Order> order = stream->context;
-  if (stream == order->legacy) return wait_for(order);  // it is ordered behind the others
+  if (stream == order->legacy) return wait_for(order, true);  // its next operation would be behind them all
   if (!stream->pending.empty()) wait(*std::shared_ptr<Operation>(stream->pending.back()));
   return order->error;
 }

@@ -25,7 +25,7 @@ struct Call {
   // Until the operation has finished; returns its status.
   int32_t wait(const Operation& operation);
   // Until all that is pending in the context or stream has finished; returns the context's error.
-  int32_t wait_for(const std::shared_ptr<Order>& context);
+  int32_t wait_for(const std::shared_ptr<Order>& context, bool blocking_only = false);
   int32_t wait_for(const std::shared_ptr<Stream>& stream);
 
   // The stream of that number, the driver's own ones in the request's context; its context's device. Empty when there is none.

@@ -8,8 +8,7 @@
 
 namespace vgpu::sim {
 
-int32_t on_Hello(Call& call, const HelloRequest& request, HelloReply& reply) {
-  if (request.version != kWireVersion) return CUDA_ERROR_SYSTEM_DRIVER_MISMATCH;
+int32_t on_Hello(Call& call, const HelloRequest&, HelloReply& reply) {
   reply.device_count = uint32_t(call.machine.devices.size());
   for (size_t i = 0; i < call.machine.devices.size(); i++) {
     const Device& device = *call.machine.devices[i];

@@ -118,17 +118,17 @@ int32_t on_EventQuery(Call& call, const EventQueryRequest& request, EventQueryRe
 }
 
 int32_t on_EventElapsed(Call& call, const EventElapsedRequest& request, EventElapsedReply& reply) {
-  uint64_t ended[2];
+  std::shared_ptr<Operation> recorded[2];
   for (int i = 0; i < 2; i++) {
     const auto event = call.client->events.find(i == 0 ? request.start : request.end);
     if (event == call.client->events.end()) return CUDA_ERROR_INVALID_HANDLE;
-    if (event->second.flags & CU_EVENT_DISABLE_TIMING || !event->second.recorded) return CUDA_ERROR_INVALID_HANDLE;
-    const Operation& recorded = *event->second.recorded;
-    if (!recorded.finished) return CUDA_ERROR_NOT_READY;
-    if (recorded.status != CUDA_SUCCESS) return recorded.status;
-    ended[i] = recorded.ended;
+    recorded[i] = event->second.recorded;
+    if (event->second.flags & CU_EVENT_DISABLE_TIMING || !recorded[i]) return CUDA_ERROR_INVALID_HANDLE;
   }
-  reply.nanoseconds = int64_t(ended[1] - ended[0]);
+  if (!recorded[0]->finished || !recorded[1]->finished) return CUDA_ERROR_NOT_READY;
+  for (const auto& operation : recorded)
+    if (operation->status != CUDA_SUCCESS) return operation->status;
+  reply.nanoseconds = int64_t(recorded[1]->ended - recorded[0]->ended);
   return CUDA_SUCCESS;
 }
 

@@ -10,6 +10,7 @@ namespace {
 
 // A modest card: 400 GB/s of memory, 16 GB/s of link, a few microseconds for each operation.
 constexpr uint64_t kKernelOverhead = 2000, kCopyOverhead = 3000;
+constexpr uint32_t kMaxGrid[3] = {INT32_MAX, 65535, 65535}, kMaxThreads = 1024;
 constexpr uint64_t kMemoryBytesPerMicrosecond = 400000, kLinkBytesPerMicrosecond = 16000;
 
 template <class T>
@@ -82,13 +83,12 @@ int32_t read_launch(const LaunchRequest& request, const std::vector<char>& param
   const size_t size = parameters_size(request.kernel);
   if (size == 0) return CUDA_ERROR_NOT_SUPPORTED;
   if (parameters.size() < size) return CUDA_ERROR_INVALID_VALUE;
-  uint64_t threads = 1, per_block = 1;
   for (int axis = 0; axis < 3; axis++) {
-    if (request.grid[axis] == 0 || request.block[axis] == 0) return CUDA_ERROR_INVALID_VALUE;
-    per_block *= request.block[axis];
+    if (request.grid[axis] == 0 || request.grid[axis] > kMaxGrid[axis]) return CUDA_ERROR_INVALID_VALUE;
+    if (request.block[axis] == 0 || request.block[axis] > kMaxThreads) return CUDA_ERROR_INVALID_VALUE;
   }
-  if (per_block > 1024) return CUDA_ERROR_INVALID_VALUE;
-  threads = uint64_t(request.grid[0]) * request.block[0];  // the kernels' index has one axis
+  if (uint64_t(request.block[0]) * request.block[1] * request.block[2] > kMaxThreads) return CUDA_ERROR_INVALID_VALUE;
+  const uint64_t threads = uint64_t(request.grid[0]) * request.block[0];  // the kernels' index has one axis
   work.kernel = request.kernel;
   uint64_t count = 0;
   switch (request.kernel) {
@@ -197,7 +197,8 @@ int32_t copy_device(AddressSpace& space, Rows to, Rows from, uint64_t width, uin
 
 int32_t fill(AddressSpace& space, Rows to, uint64_t width, uint64_t height, uint32_t value, uint32_t element) {
   const bool done = for_rows(space, to, width, height, true, [&](const Span& span) {
-    if (element == 1) std::memset(span.data, int(value), span.size);
+    if (value == 0) span.block->zero(span.data, span.size);
+    else if (element == 1) std::memset(span.data, int(value), span.size);
     else if (element == 2) std::fill_n(reinterpret_cast<uint16_t*>(span.data), span.size / 2, uint16_t(value));
     else std::fill_n(reinterpret_cast<uint32_t*>(span.data), span.size / 4, value);
   });

@@ -7,11 +7,11 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/file.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -51,15 +51,31 @@ int listen_at(const std::string& path) {
   return socket_fd;
 }
 
-void daemonise() {
+// Goes on in a child; the parent ends with status 0 when the child has called `ready`, else as the child did. The child listens itself,
+// so that SO_PEERCRED names a process that lives.
+int fork_daemon() {
+  int ends[2];
+  if (pipe2(ends, O_CLOEXEC) != 0) fail("pipe", "");
   const pid_t child = fork();
   if (child < 0) fail("fork", "");
-  if (child > 0) _exit(0);
-  setsid();
-  const int null = open("/dev/null", O_RDWR);
+  if (child == 0) {
+    close(ends[0]);
+    setsid();
+    return ends[1];
+  }
+  close(ends[1]);
+  char byte;
+  if (read(ends[0], &byte, 1) == 1) _exit(0);
+  int status = 0;
+  waitpid(child, &status, 0);
+  _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+}
+
+void ready(int parent) {
+  const int null = open("/dev/null", O_RDWR | O_CLOEXEC);
   for (int standard = 0; standard < 3; standard++) dup2(null, standard);
-  if (null > 2) close(null);
-  if (chdir("/") != 0) _exit(1);
+  if (chdir("/") != 0 || write(parent, "", 1) != 1) _exit(1);
+  close(parent);
 }
 
 class Door {
@@ -183,8 +199,9 @@ int main(int argc, char** argv) {
   }
   signal(SIGPIPE, SIG_IGN);
   const std::string path = argv[1];
+  const int parent = fork_daemon();
   const int listener = listen_at(path);
-  daemonise();
+  ready(parent);
   static Machine machine(spec, path);
   for (const auto& device : machine.devices) std::thread([&device] { machine.run_engine(*device); }).detach();
   Door(machine, path, listener).run();

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 namespace vgpu::sim {
@@ -44,13 +45,29 @@ std::shared_ptr<Block> Block::create(Ledger& device, std::shared_ptr<Ledger> pro
 std::shared_ptr<Block> Block::create_shared(std::optional<Charge> charge, uint32_t device_index, uint64_t size, int shared) {
   void* data = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, shared, 0);
   if (data == MAP_FAILED) return nullptr;
-  return std::shared_ptr<Block>(new Block(std::move(charge), static_cast<char*>(data), size, device_index));
+  auto block = std::shared_ptr<Block>(new Block(std::move(charge), static_cast<char*>(data), size, device_index));
+  block->shared_ = true;
+  return block;
 }
 
 Block::Block(std::optional<Charge> charge, char* data, uint64_t size, uint32_t device)
     : charge_(std::move(charge)), data_(data), size_(size), device_(device) {}
 
 Block::~Block() { munmap(data_, size_); }
+
+void Block::zero(char* begin, uint64_t size) {
+  constexpr uintptr_t kPage = 4096;
+  const uintptr_t first = reinterpret_cast<uintptr_t>(begin), end = first + size;
+  const uintptr_t pages = (first + kPage - 1) / kPage * kPage, pages_end = end / kPage * kPage;
+  // MADV_DONTNEED leaves what is shared as it is.
+  const int advice = shared_ ? MADV_REMOVE : MADV_DONTNEED;
+  if (pages >= pages_end || madvise(reinterpret_cast<void*>(pages), pages_end - pages, advice) != 0) {
+    std::memset(begin, 0, size);
+    return;
+  }
+  std::memset(begin, 0, pages - first);
+  std::memset(reinterpret_cast<void*>(pages_end), 0, end - pages_end);
+}
 
 uint64_t RangeAllocator::take(uint64_t size, uint64_t alignment, uint64_t hint) {
   if (hint != 0 && hint % alignment == 0) {

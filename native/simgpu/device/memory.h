@@ -47,6 +47,8 @@ class Block {
   Block& operator=(const Block&) = delete;
 
   char* data() const { return data_; }
+  // Zeroes a stretch and gives its whole pages back to the host.
+  void zero(char* begin, uint64_t size);
   uint64_t size() const { return size_; }
   uint32_t device() const { return device_; }
   uint32_t handle_types() const { return handle_types_; }  // as which it may be exported: CUmemAllocationHandleType
@@ -62,6 +64,7 @@ class Block {
   uint64_t size_;
   uint32_t device_;
   uint32_t handle_types_ = 0;
+  bool shared_ = false;  // with the process
 };
 
 // Hands out ranges of [base, base + size), first fit, and takes them back.

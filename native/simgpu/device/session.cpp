@@ -31,11 +31,8 @@ const Handler kHandlers[] = {
 #undef X
 };
 
-// May be called whatever state the context is in.
-bool ends_context(CallId call) {
-  return call == CallId::kContextDestroy || call == CallId::kPrimaryRelease || call == CallId::kPrimaryReset ||
-         call == CallId::kContextState;
-}
+// Calls that make, end or ask for a context, or have nothing to do with one: whatever state the request's context is in.
+bool needs_no_context(CallId call) { return call <= CallId::kContextState; }
 
 class Session {
  public:
@@ -101,9 +98,14 @@ class Session {
     void* data = mmap(nullptr, kStagingSize, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
     if (data == MAP_FAILED) return false;
     staging_ = static_cast<char*>(data);
+    HelloRequest hello;
+    memcpy(&hello, request_, sizeof hello);
+    if (hello.version != kWireVersion) {
+      memset(reply_, 0, sizeof(HelloReply));
+      answer(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH);
+      return false;
+    }
     {
-      HelloRequest hello;
-      memcpy(&hello, request_, sizeof hello);
       std::unique_lock lock(machine_.mutex);
       client_ = machine_.enter(pid_, hello.fresh);
       client_->connections++;
@@ -118,7 +120,7 @@ class Session {
     std::unique_lock lock(machine_.mutex);
     if (client_->gone) return CUDA_ERROR_DEINITIALIZED;
     Call call{machine_, lock, client_, nullptr, staging_, std::move(payload_), received_, {}, -1};
-    if (header_.context != 0 && !ends_context(CallId(header_.call))) {
+    if (header_.context != 0 && !needs_no_context(CallId(header_.call))) {
       const auto found = client_->contexts.find(header_.context);
       if (found == client_->contexts.end()) return CUDA_ERROR_CONTEXT_IS_DESTROYED;
       if (found->second.order->error) return found->second.order->error;
