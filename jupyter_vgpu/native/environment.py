@@ -27,6 +27,8 @@ def tenant_environment(environ: Mapping[str, str], *, created: CreatedLease, soc
     the arbiter's answer, `socket` the arbiter's HTTP socket, `startup` whether the process is a Python kernel that shall have `%vgpu`.
     What the user has in LD_PRELOAD, LD_LIBRARY_PATH and PYTHONSTARTUP stays in force behind ours; CUDA_VISIBLE_DEVICES is used up.
 
+    A process that joins its parent's lease passes a lease of an `id` alone: there CUDA_VISIBLE_DEVICES indexes into it already.
+
     Raises `NativeUnavailable` where the libraries are missing and `OSError` where the link directories cannot be made.
     """
     links = link_directories(environ)
@@ -41,7 +43,7 @@ def tenant_environment(environ: Mapping[str, str], *, created: CreatedLease, soc
     result["VGPU_LEASE"] = created["lease"]["id"]
     if simulated:
         result["VGPU_SIMGPU_SOCKET"] = simgpu_socket(environ, directory=Path(socket).parent)
-    if created["lease"]["parts"]:
+    if created["lease"].get("parts"):
         # It has chosen the lease's devices already, and would be taken as an index into those: what the tenant sets later is one.
         result.pop("CUDA_VISIBLE_DEVICES", None)
     if startup:

@@ -127,7 +127,8 @@ class VgpuProvisioner(LocalProvisioner):
         client = await AsyncArbiterClient.start(environ)
         try:
             self._runtime = client.runtime
-            if self._created is None or not await self._lives(client, self._created["lease"]["id"]):
+            self._created = await self._current(client, self._created)
+            if self._created is None:
                 # A file system may hang; a thread's wait is bounded by pre_launch, a read in the loop would not be.
                 request = await asyncio.to_thread(
                     lease_request, kernel_id=self.kernel_id, kernel_spec=self.kernel_spec, environ=environ
@@ -151,12 +152,14 @@ class VgpuProvisioner(LocalProvisioner):
         return tenant_environment(environ, created=own, socket=self._runtime.socket, startup=runs_python(self.kernel_spec))
 
     @staticmethod
-    async def _lives(client: AsyncArbiterClient, lease_id: str) -> bool:
+    async def _current(client: AsyncArbiterClient, created: Optional[CreatedLease]) -> Optional[CreatedLease]:
+        """`created` with its lease as it is now; None if it has ended."""
+        if created is None:
+            return None
         try:
-            await client.lease(lease_id)
+            return {**created, "lease": await client.lease(created["lease"]["id"])}
         except InvalidValue:
-            return False
-        return True
+            return None
 
     async def _unmanaged(self, reason: str, *, unexpected: bool = False) -> None:
         self.log.warning("Kernel %s starts without a GPU lease: %s", self.kernel_id, reason, exc_info=unexpected)
