@@ -30,6 +30,7 @@ class VgpuExtension(ExtensionApp):
     monitor: PoolMonitor
     watcher: Optional[ActivityWatcher] = None
     _ticking: Optional[asyncio.Task] = None
+    _collector: Optional[PoolCollector] = None
 
     def initialize_settings(self) -> None:
         """Called by `ExtensionApp.initialize`, when kernel manager, event logger and web application are there."""
@@ -55,14 +56,16 @@ class VgpuExtension(ExtensionApp):
         self.handlers.extend(routes.handlers(self.monitor))
 
     async def stop_extension(self) -> None:
-        """Called by jupyter_server before it shuts its kernels down."""
+        """Called by jupyter_server before it shuts its kernels down. A second call does nothing."""
         if self._ticking is not None:
             self._ticking.cancel()
             await asyncio.gather(self._ticking, return_exceptions=True)
         if self.watcher is not None:
             await self.watcher.stop()
         await self.monitor.stop()
-        REGISTRY.unregister(self._collector)
+        if self._collector is not None:
+            REGISTRY.unregister(self._collector)
+            self._collector = None
 
     async def _begin(self) -> None:
         self.monitor.start()

@@ -13,7 +13,9 @@ def notebook(path, metadata, *, padding=0):
     return str(path)
 
 
-@pytest.mark.parametrize("metadata", [None, [], {}, {"vgpu": None}, {"vgpu": "8GiB"}, {"vgpu": {"memory": {"a": 1}, "share": True, "strict": False}}])
+@pytest.mark.parametrize(
+    "metadata", [None, [], {}, {"vgpu": None}, {"vgpu": "8GiB"}, {"vgpu": {"memory": {"a": 1}, "share": True, "strict": False}}]
+)
 def test_metadata_of_another_shape_asks_for_nothing(metadata):
     assert asked(metadata) == {}
 
@@ -66,7 +68,13 @@ def test_without_a_notebook_the_kernelspec_is_asked_and_names_the_lease():
 
 @pytest.mark.parametrize(
     ("language", "argv", "expected"),
-    [("python", ["x"], True), ("Python 3", [], True), ("", ["/env/bin/python3.9", "-m"], True), ("R", ["R"], False), ("julia", ["python"], False)],
+    [
+        ("python", ["x"], True),
+        ("Python 3", [], True),
+        ("", ["/env/bin/python3.9", "-m"], True),
+        ("R", ["R"], False),
+        ("julia", ["python"], False),
+    ],
 )
 def test_only_python_kernels_get_the_startup_file(language, argv, expected):
     assert runs_python(KernelSpec(language=language, argv=argv)) is expected

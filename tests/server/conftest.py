@@ -6,6 +6,7 @@ import json
 
 import pytest
 from jupyter_client.provisioning.factory import KernelProvisionerFactory
+from jupyter_server.gateway.gateway_client import GatewayClient
 from tornado.httpclient import HTTPClientError
 
 from tests.arbiter import contract
@@ -13,11 +14,13 @@ from tests.arbiter import contract
 pytest_plugins = ["pytest_jupyter.jupyter_server"]
 
 @pytest.fixture(autouse=True)
-def own_factory():
-    """The provisioner factory is a singleton of the process; a test's choice must not be the next one's."""
-    KernelProvisionerFactory.clear_instance()
+def own_singletons():
+    """Factory and gateway client are singletons of the process; a test's choice must not be the next one's."""
+    for singleton in (KernelProvisionerFactory, GatewayClient):
+        singleton.clear_instance()
     yield
-    KernelProvisionerFactory.clear_instance()
+    for singleton in (KernelProvisionerFactory, GatewayClient):
+        singleton.clear_instance()
 
 
 @pytest.fixture
