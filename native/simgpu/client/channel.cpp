@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/auxv.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -40,24 +41,28 @@ void after_fork_in_child() {
   process().mutex.unlock();
 }
 
-Channel* open_channel(bool fresh) {
+uint32_t program() {
+  uint32_t number;
+  memcpy(&number, reinterpret_cast<const void*>(getauxval(AT_RANDOM)), sizeof number);
+  return number;
+}
+
+Channel* open_channel(HelloReply& hello) {
   Process& own = process();
-  HelloReply hello{};
-  Channel* channel = Channel::open(fresh, hello);
+  Channel* channel = Channel::open(hello);
   if (!channel) return nullptr;
   std::lock_guard<std::mutex> lock(own.mutex);
-  if (fresh) own.hello = hello;
   own.all.push_back(channel);
   return channel;
 }
 
 }  // namespace
 
-Channel* Channel::open(bool fresh, HelloReply& hello) {
+Channel* Channel::open(HelloReply& hello) {
   const int fd = connect_to_device_process();
   if (fd < 0) return nullptr;
   Channel* channel = new Channel(fd);
-  const HelloRequest request{kWireVersion, fresh ? 1u : 0u};
+  const HelloRequest request{kWireVersion, program()};
   int staging = -1;
   const int32_t status = channel->call(CallId::kHello, 0, &request, sizeof request, &hello, sizeof hello, {}, nullptr, -1, &staging);
   if (status == 0 && staging >= 0) {
@@ -174,7 +179,8 @@ Lease::Lease() : channel_(nullptr) {
       return;
     }
   }
-  channel_ = open_channel(false);
+  HelloReply hello;
+  channel_ = open_channel(hello);
 }
 
 Lease::~Lease() {
@@ -197,7 +203,7 @@ bool connect_process() {
   Process& own = process();
   const pid_t pid = own.connected_pid.load();
   if (pid) return pid == getpid();
-  Channel* channel = open_channel(true);
+  Channel* channel = open_channel(own.hello);
   if (!channel) return false;
   pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
   own.connected_pid.store(getpid());

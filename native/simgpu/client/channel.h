@@ -20,8 +20,8 @@ struct Bytes {
 class Channel {
  public:
   // Connects, and starts the device process where there is none yet; several processes may do so at once. nullptr, with a line on
-  // stderr, when that fails. `fresh`: this process's first connection (HelloRequest).
-  static Channel* open(bool fresh, HelloReply& hello);
+  // stderr, when that fails.
+  static Channel* open(HelloReply& hello);
   ~Channel();
   Channel(const Channel&) = delete;
   Channel& operator=(const Channel&) = delete;

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "channel.h"
+#include "identity.h"
 #include "vgpu/cuda_abi.h"
 
 #pragma GCC visibility push(default)
@@ -17,8 +18,6 @@ extern "C" {
 
 namespace vgpu::sim {
 
-constexpr int kDriverVersion = 13000;
-constexpr int kComputeMajor = 9, kComputeMinor = 0;
 constexpr int kMultiprocessors = 64;
 constexpr unsigned kMaxThreadsPerBlock = 1024;
 

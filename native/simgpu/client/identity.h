@@ -6,6 +6,9 @@
 
 namespace vgpu::sim {
 
+constexpr int kDriverVersion = 13000;  // CUDA 13.0
+constexpr int kComputeMajor = 9, kComputeMinor = 0;
+
 std::string device_name(const DeviceDescription& device);   // "Simulated GPU 16 GiB": "Simulated" is what others tell it by
 std::string uuid_text(const DeviceDescription& device);     // "GPU-8-4-4-4-12"
 constexpr unsigned kPciDomain = 0;

@@ -81,9 +81,9 @@ enum class CallId : uint32_t {
 
 struct HelloRequest {
   uint32_t version;
-  // The process's first connection by libcuda: whatever an earlier program under this pid had is gone. NVML's library never says so,
-  // for both may live in one process.
-  uint32_t fresh;
+  // Which program runs under this pid, from the random bytes that the kernel gives each (AT_RANDOM): alike in all connections of a program,
+  // libcuda's and NVML's. Another one than the pid's last: what the earlier program had is gone.
+  uint32_t program;
 };
 struct DeviceDescription {
   uint8_t uuid[16];
@@ -107,7 +107,9 @@ struct ProcessesRequest { uint32_t device; };
 struct ProcessesReply { uint32_t count; };  // payload: ProcessState[count]
 struct ProcessState {
   uint32_t pid;
-  uint32_t utilization;
+  uint32_t utilization;      // per cent of the last second
+  uint32_t memory_activity;  // as in DeviceStateReply
+  uint32_t reserved;
   uint64_t used;
   uint64_t busy;
 };

@@ -36,7 +36,8 @@ int32_t on_Processes(Call& call, const ProcessesRequest& request, ProcessesReply
   for (const auto& [pid, client] : call.machine.clients) {
     const Seat& seat = client->seats[request.device];
     if (seat.ledger->used == 0) continue;
-    const ProcessState state{uint32_t(pid), seat.lane->window.per_cent(now), seat.ledger->used, seat.lane->busy};
+    const Lane& lane = *seat.lane;
+    const ProcessState state{uint32_t(pid), lane.window.per_cent(now), lane.copy_window.per_cent(now), 0, seat.ledger->used, lane.busy};
     const char* bytes = reinterpret_cast<const char*>(&state);
     call.answer.insert(call.answer.end(), bytes, bytes + sizeof state);
     reply.count++;

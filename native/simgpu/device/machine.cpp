@@ -41,13 +41,13 @@ Machine::Machine(const Spec& spec, const std::string& name) {
   }
 }
 
-std::shared_ptr<Client> Machine::enter(pid_t pid, bool fresh) {
+std::shared_ptr<Client> Machine::enter(pid_t pid, uint32_t program) {
   const auto found = clients.find(pid);
   if (found != clients.end()) {
-    if (!fresh) return found->second;
+    if (found->second->program == program) return found->second;
     retire(std::shared_ptr<Client>(found->second));
   }
-  auto client = std::make_shared<Client>(pid, devices.size());
+  auto client = std::make_shared<Client>(pid, program, devices.size());
   for (size_t i = 0; i < devices.size(); i++) devices[i]->timeline.join(client->seats[i].lane);
   clients[pid] = client;
   return client;

@@ -64,8 +64,9 @@ struct Seat {
 
 // A process, known by its pid.
 struct Client {
-  explicit Client(pid_t process, size_t devices) : pid(process), seats(devices) {}
+  Client(pid_t process, uint32_t its_program, size_t devices) : pid(process), program(its_program), seats(devices) {}
   pid_t pid;
+  uint32_t program;  // HelloRequest
   bool gone = false;  // dead, or another program runs under its pid now
   uint32_t connections = 0;
   std::vector<Seat> seats;
@@ -113,8 +114,8 @@ class Machine {
   Exports exports;
 
   uint64_t next_id() { return ++last_id_; }
-  // The client of that pid; a new one if there is none, or if `fresh`.
-  std::shared_ptr<Client> enter(pid_t pid, bool fresh);
+  // The client of that pid; a new one if there is none, or only one of another program.
+  std::shared_ptr<Client> enter(pid_t pid, uint32_t program);
   // Takes away all that the client has.
   void retire(const std::shared_ptr<Client>& client);
 

@@ -107,7 +107,7 @@ class Session {
     }
     {
       std::unique_lock lock(machine_.mutex);
-      client_ = machine_.enter(pid_, hello.fresh);
+      client_ = machine_.enter(pid_, hello.program);
       client_->connections++;
     }
     return answer(dispatch());

@@ -126,9 +126,12 @@ void Timeline::finish(Running& running) {
   clock_ = running.end;
   busy_ += spent;
   busy_window_.add(clock_, spent);
-  if (operation.work == Operation::Work::kCopy) copy_window_.add(clock_, spent);
   running.lane->busy += spent;
   running.lane->window.add(clock_, spent);
+  if (operation.work == Operation::Work::kCopy) {
+    copy_window_.add(clock_, spent);
+    running.lane->copy_window.add(clock_, spent);
+  }
   running.lane->slice_left -= std::min(running.lane->slice_left, spent);
   if (operation.finished) return;  // dropped meanwhile
   if (operation.status == 0) {

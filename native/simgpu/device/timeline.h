@@ -75,7 +75,7 @@ class Window {
 struct Lane {
   std::vector<std::shared_ptr<Order>> contexts;
   uint64_t busy = 0;  // ns since the process came
-  Window window;
+  Window window, copy_window;
   uint64_t slice_left = 0;
   size_t turn = 0;  // which stream was last
 };

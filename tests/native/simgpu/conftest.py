@@ -36,8 +36,8 @@ class Machine:
             probe.connect(str(self.path))
             self.pid = struct.unpack("3i", probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]
 
-    def connect(self, *, fresh: bool = True) -> Connection:
-        connection = Connection(self.path, fresh=fresh)
+    def connect(self, *, program: int = 1) -> Connection:
+        connection = Connection(self.path, program=program)
         self._connections.append(connection)
         return connection
 

@@ -81,15 +81,15 @@ class CallFailed(Exception):
 
 
 class Connection:
-    """One connection of this process. `fresh`: its first."""
+    """One connection of this process. `program`: which program this pid runs; another number is as if one had followed another."""
 
-    def __init__(self, path: Path, *, fresh: bool = True) -> None:
+    def __init__(self, path: Path, *, program: int = 1) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.connect(str(path))
         self.context = 0
         self.descriptor = -1
         self.payload = b""
-        self.hello = self.call("Hello", version=VERSION, fresh=fresh)
+        self.hello = self.call("Hello", version=VERSION, program=program)
         self.staging = os.dup(self.descriptor)
 
     def close(self) -> None:

@@ -69,7 +69,7 @@ def test_a_program_that_follows_under_the_same_pid_starts_anew(simulated: Machin
     before = simulated.connect()
     before.enter()
     before.allocate(GIB)
-    after = simulated.connect(fresh=True)
+    after = simulated.connect(program=2)
     assert after.used() == 0
     with pytest.raises(CallFailed):
         before.allocate(1)
@@ -79,7 +79,7 @@ def test_a_program_that_follows_under_the_same_pid_starts_anew(simulated: Machin
 
 def test_closing_the_last_connection_frees_what_was_the_clients(simulated: Machine) -> None:
     watcher = simulated.child()
-    first, second = simulated.connect(), simulated.connect(fresh=False)
+    first, second = simulated.connect(), simulated.connect()
     first.enter()
     first.allocate(GIB)
     first._socket.shutdown(socket.SHUT_RDWR)

@@ -278,9 +278,11 @@ def test_a_fault_stays_with_its_context_and_takes_nobody_else_down(simulated: Ma
 
 
 def test_kernels_fault_on_what_their_device_may_not_use(simulated: Machine) -> None:
+    gpu = simulated.connect()
+    gpu.enter(0)
+
     def status(launch) -> int:
-        gpu = simulated.connect()
-        gpu.enter(0)
+        gpu.call("PrimaryReset", device=0)
         launch(gpu)
         return status_of(gpu.synchronize)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
+from itertools import pairwise
 
 import pytest
 
@@ -31,7 +32,7 @@ def test_a_spin_takes_its_time_of_the_device(simulated: Machine) -> None:
         events.append(gpu.event(0))
     began = time.monotonic()
     gpu.synchronize()
-    assert [elapsed(gpu, *pair) for pair in zip(events, events[1:])] == [5 * MS, MS * 3 // 10, 10 * MS]
+    assert [elapsed(gpu, *pair) for pair in pairwise(events)] == [5 * MS, MS * 3 // 10, 10 * MS]
     assert gpu.call("DeviceState", device=0).busy == 35 * MS + 3 * MS // 10
     assert gpu.call("DeviceState", device=1).busy == 0
     assert time.monotonic() - began > 0.01
@@ -148,7 +149,7 @@ def test_a_full_queue_blocks_the_next_launch(simulated: Machine) -> None:
 
 def test_a_launch_that_waits_in_a_full_queue_ends_with_its_context(simulated: Machine) -> None:
     gpu = simulated.connect()
-    other_thread = simulated.connect(fresh=False)
+    other_thread = simulated.connect()
     gpu.enter()
     gpu.spin(60_000_000)
     for _ in range(QUEUE_LIMIT - 1):
@@ -187,7 +188,7 @@ def test_two_contenders_get_half_each_and_their_times_add_up(simulated: Machine)
     before = served()
     until(lambda: sum(served()) - sum(before) >= 400 * MS)
     after = served()
-    shares = [b - a for a, b in zip(before, after)]
+    shares = [b - a for a, b in zip(before, after, strict=True)]
     assert abs(shares[0] - shares[1]) <= SLICE
     # What they got together is what the device gave.
     for child in children:
@@ -209,7 +210,7 @@ def test_utilization_is_the_busy_part_of_the_last_second(simulated: Machine) -> 
 
 def test_a_host_function_holds_its_stream_until_it_returns(simulated: Machine) -> None:
     gpu = simulated.connect()
-    worker = simulated.connect(fresh=False)
+    worker = simulated.connect()
     gpu.enter()
     stream, other = gpu.stream(blocking=False), gpu.stream(blocking=False)
     gpu.call("LaunchHost", stream=stream, cookie=42)
@@ -230,7 +231,7 @@ def test_threads_of_a_process_call_at_the_same_time(simulated: Machine) -> None:
 
     def work() -> None:
         try:
-            mine = simulated.connect(fresh=False)
+            mine = simulated.connect()
             mine.context = context
             stream = mine.stream()
             for _ in range(50):
