@@ -8,6 +8,7 @@ namespace vgpu::sim {
 
 constexpr int kDriverVersion = 13000;  // CUDA 13.0
 constexpr int kComputeMajor = 9, kComputeMinor = 0;
+constexpr int kClockKilohertz = 1500000, kMemoryKilohertz = 2000000;
 
 std::string device_name(const DeviceDescription& device);   // "Simulated GPU 16 GiB": "Simulated" is what others tell it by
 std::string uuid_text(const DeviceDescription& device);     // "GPU-8-4-4-4-12"

@@ -1,51 +1,59 @@
-// Who is on a device.
+// Who uses a device: how much memory, which part of its time.
 #include <string.h>
-#include <sys/time.h>
+#include <time.h>
 
-#include <vector>
+#include <algorithm>
 
 #include "nvml.h"
 
 namespace vgpu::sim {
 namespace {
 
-constexpr unsigned kNoInstance = 0xffffffff;  // no MIG instance
-
-nvmlReturn_t processes_of(nvmlDevice_t device, std::vector<ProcessState>& states) {
-  uint32_t index;
-  if (const nvmlReturn_t wrong = device_index(device, index)) return wrong;
+nvmlReturn_t running(nvmlDevice_t handle, std::vector<ProcessState>& processes) {
   ProcessesReply reply;
   std::vector<char> payload;
-  if (const nvmlReturn_t wrong = result(call(CallId::kProcesses, 0, ProcessesRequest{index}, reply, Bytes{}, &payload))) return wrong;
-  states.resize(payload.size() / sizeof(ProcessState));
-  if (!states.empty()) memcpy(states.data(), payload.data(), states.size() * sizeof(ProcessState));
+  if (const nvmlReturn_t wrong = ask<ProcessesRequest>(handle, CallId::kProcesses, reply, &payload)) return wrong;
+  if (payload.size() != reply.count * sizeof(ProcessState)) return NVML_ERROR_UNKNOWN;
+  processes.resize(reply.count);
+  if (reply.count) memcpy(processes.data(), payload.data(), payload.size());
   return NVML_SUCCESS;
 }
 
-void write(const ProcessState& state, nvmlProcessInfo_v1_t* info) { *info = {state.pid, state.used}; }
-void write(const ProcessState& state, nvmlProcessInfo_v2_t* info) { *info = {state.pid, state.used, kNoInstance, kNoInstance}; }
+constexpr unsigned int kNoInstance = 0xffffffff;  // not on a MIG instance
 
-// `count`: room in `infos`, then how many there are; more than there is room for is INSUFFICIENT_SIZE.
+void write(const ProcessState& from, nvmlProcessInfo_v1_t& to) { to = {from.pid, from.used}; }
+void write(const ProcessState& from, nvmlProcessInfo_v2_t& to) { to = {from.pid, from.used, kNoInstance, kNoInstance}; }
+void write(const ProcessState& from, nvmlProcessDetail_v1_t& to) { to = {from.pid, from.used, kNoInstance, kNoInstance, 0}; }
+
+// The contract of NVML's lists: `count` is the room on entry and the number on return; too little room is INSUFFICIENT_SIZE.
+template <class Entry, class Info, class Write>
+nvmlReturn_t put(const std::vector<Entry>& entries, unsigned int* count, Info* infos, Write write_one) {
+  const unsigned int room = *count;
+  *count = unsigned(entries.size());
+  if (entries.size() > room) return NVML_ERROR_INSUFFICIENT_SIZE;
+  if (!entries.empty() && !infos) return NVML_ERROR_INVALID_ARGUMENT;
+  for (size_t i = 0; i < entries.size(); ++i) write_one(entries[i], infos[i]);
+  return NVML_SUCCESS;
+}
+
 template <class Info>
-nvmlReturn_t list(nvmlDevice_t device, unsigned* count, Info* infos) {
-  std::vector<ProcessState> states;
+nvmlReturn_t list(nvmlDevice_t handle, bool compute, unsigned int* count, Info* infos) {
+  std::vector<ProcessState> processes;
+  if (const nvmlReturn_t wrong = running(handle, processes)) return wrong;
   if (!count) return NVML_ERROR_INVALID_ARGUMENT;
-  if (const nvmlReturn_t wrong = processes_of(device, states)) return wrong;
-  const unsigned room = *count;
-  *count = unsigned(states.size());
-  if (*count > room) return NVML_ERROR_INSUFFICIENT_SIZE;
-  if (*count && !infos) return NVML_ERROR_INVALID_ARGUMENT;
-  for (const ProcessState& state : states) write(state, infos++);
-  return NVML_SUCCESS;
+  // Nothing draws on a simulated device, and there is no MPS server.
+  if (!compute) processes.clear();
+  return put(processes, count, infos, [](const ProcessState& from, Info& to) { write(from, to); });
 }
 
-// Nothing draws on a simulated device, and no MPS server works for others.
-nvmlReturn_t none(nvmlDevice_t device, unsigned* count) {
-  uint32_t index;
-  if (const nvmlReturn_t wrong = device_index(device, index)) return wrong;
-  if (!count) return NVML_ERROR_INVALID_ARGUMENT;
-  *count = 0;
-  return NVML_SUCCESS;
+// Who has had the device in the last second. One sample a process, taken now; NOT_FOUND where there is none.
+nvmlReturn_t samples(nvmlDevice_t handle, unsigned long long last_seen, std::vector<ProcessState>& active, unsigned long long& now) {
+  if (const nvmlReturn_t wrong = running(handle, active)) return wrong;
+  timespec time;
+  clock_gettime(CLOCK_REALTIME, &time);
+  now = static_cast<unsigned long long>(time.tv_sec) * 1000000 + static_cast<unsigned long long>(time.tv_nsec) / 1000;
+  active.erase(std::remove_if(active.begin(), active.end(), [](const ProcessState& one) { return one.utilization == 0; }), active.end());
+  return active.empty() || now <= last_seen ? NVML_ERROR_NOT_FOUND : NVML_SUCCESS;
 }
 
 }  // namespace
@@ -53,50 +61,51 @@ nvmlReturn_t none(nvmlDevice_t device, unsigned* count) {
 
 using namespace vgpu::sim;
 
-nvmlReturn_t nvmlDeviceGetComputeRunningProcesses(nvmlDevice_t device, unsigned int* count, nvmlProcessInfo_v1_t* infos) {
-  return list(device, count, infos);
-}
-nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v2(nvmlDevice_t device, unsigned int* count, nvmlProcessInfo_v2_t* infos) {
-  return list(device, count, infos);
-}
-nvmlReturn_t nvmlDeviceGetComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int* count, nvmlProcessInfo_v2_t* infos) {
-  return list(device, count, infos);
-}
-nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses(nvmlDevice_t device, unsigned int* count, nvmlProcessInfo_v1_t*) {
-  return none(device, count);
-}
-nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v2(nvmlDevice_t device, unsigned int* count, nvmlProcessInfo_v2_t*) {
-  return none(device, count);
-}
-nvmlReturn_t nvmlDeviceGetGraphicsRunningProcesses_v3(nvmlDevice_t device, unsigned int* count, nvmlProcessInfo_v2_t*) {
-  return none(device, count);
-}
-nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses(nvmlDevice_t device, unsigned int* count, nvmlProcessInfo_v1_t*) {
-  return none(device, count);
-}
-nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v2(nvmlDevice_t device, unsigned int* count, nvmlProcessInfo_v2_t*) {
-  return none(device, count);
-}
-nvmlReturn_t nvmlDeviceGetMPSComputeRunningProcesses_v3(nvmlDevice_t device, unsigned int* count, nvmlProcessInfo_v2_t*) {
-  return none(device, count);
+#define VGPU_SIM_PROCESS_LIST(name, info, compute)                             \
+  nvmlReturn_t name(nvmlDevice_t device, unsigned int* count, info* infos) {   \
+    return list(device, compute, count, infos);                                \
+  }
+VGPU_SIM_PROCESS_LIST(nvmlDeviceGetComputeRunningProcesses, nvmlProcessInfo_v1_t, true)
+VGPU_SIM_PROCESS_LIST(nvmlDeviceGetComputeRunningProcesses_v2, nvmlProcessInfo_v2_t, true)
+VGPU_SIM_PROCESS_LIST(nvmlDeviceGetComputeRunningProcesses_v3, nvmlProcessInfo_v2_t, true)
+VGPU_SIM_PROCESS_LIST(nvmlDeviceGetGraphicsRunningProcesses, nvmlProcessInfo_v1_t, false)
+VGPU_SIM_PROCESS_LIST(nvmlDeviceGetGraphicsRunningProcesses_v2, nvmlProcessInfo_v2_t, false)
+VGPU_SIM_PROCESS_LIST(nvmlDeviceGetGraphicsRunningProcesses_v3, nvmlProcessInfo_v2_t, false)
+VGPU_SIM_PROCESS_LIST(nvmlDeviceGetMPSComputeRunningProcesses, nvmlProcessInfo_v1_t, false)
+VGPU_SIM_PROCESS_LIST(nvmlDeviceGetMPSComputeRunningProcesses_v2, nvmlProcessInfo_v2_t, false)
+VGPU_SIM_PROCESS_LIST(nvmlDeviceGetMPSComputeRunningProcesses_v3, nvmlProcessInfo_v2_t, false)
+#undef VGPU_SIM_PROCESS_LIST
+
+nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, nvmlProcessDetailList_v1_t* details) {
+  constexpr unsigned int compute = 0, last_mode = 2;  // graphics and MPS are the others
+  if (const nvmlReturn_t wrong = initialized()) return wrong;
+  if (!details) return NVML_ERROR_INVALID_ARGUMENT;
+  if (details->version != VGPU_NVML_STRUCT_VERSION(nvmlProcessDetailList_v1_t, 1)) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+  if (details->mode > last_mode) return NVML_ERROR_INVALID_ARGUMENT;
+  return list(device, details->mode == compute, &details->numProcArrayEntries, details->procArray);
 }
 
-// One sample a process, of the last second: there is no history, so `since` (microseconds of the epoch) can only exclude it.
-nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUtilizationSample_t* samples, unsigned int* count,
-                                             unsigned long long since) {
-  std::vector<ProcessState> states;
+nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUtilizationSample_t* out, unsigned int* count,
+                                             unsigned long long last_seen) {
+  std::vector<ProcessState> active;
+  unsigned long long now;
+  if (const nvmlReturn_t wrong = samples(device, last_seen, active, now)) return wrong;
   if (!count) return NVML_ERROR_INVALID_ARGUMENT;
-  if (const nvmlReturn_t wrong = processes_of(device, states)) return wrong;
-  timeval time;
-  gettimeofday(&time, nullptr);
-  const unsigned long long now = static_cast<unsigned long long>(time.tv_sec) * 1000000 + static_cast<unsigned long long>(time.tv_usec);
-  if (states.empty() || since >= now) {
-    *count = 0;
-    return NVML_ERROR_NOT_FOUND;
-  }
-  const unsigned room = *count;
-  *count = unsigned(states.size());
-  if (!samples || *count > room) return NVML_ERROR_INSUFFICIENT_SIZE;
-  for (const ProcessState& state : states) *samples++ = {state.pid, now, state.utilization, 0, 0, 0};
-  return NVML_SUCCESS;
+  if (!out) *count = 0;  // asks for the number
+  return put(active, count, out, [now](const ProcessState& from, nvmlProcessUtilizationSample_t& to) {
+    to = {from.pid, now, from.utilization, from.memory_activity, 0, 0};
+  });
+}
+
+nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device, nvmlProcessesUtilizationInfo_v1_t* info) {
+  if (const nvmlReturn_t wrong = initialized()) return wrong;
+  if (!info) return NVML_ERROR_INVALID_ARGUMENT;
+  if (info->version != VGPU_NVML_STRUCT_VERSION(nvmlProcessesUtilizationInfo_v1_t, 1)) return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
+  std::vector<ProcessState> active;
+  unsigned long long now;
+  if (const nvmlReturn_t wrong = samples(device, info->lastSeenTimeStamp, active, now)) return wrong;
+  if (!info->procUtilArray) info->processSamplesCount = 0;  // asks for the number
+  return put(active, &info->processSamplesCount, info->procUtilArray, [now](const ProcessState& from, nvmlProcessUtilizationInfo_v1_t& to) {
+    to = {now, from.pid, from.utilization, from.memory_activity, 0, 0, 0, 0};
+  });
 }
