@@ -14,7 +14,7 @@ struct Call {
   std::unique_lock<std::mutex>& lock;
   std::shared_ptr<Client> client;
   Context* context = nullptr;       // the request's, of this client and without error
-  char* staging = nullptr;          // kStagingSize bytes shared with the client
+  std::shared_ptr<char> staging;    // kStagingSize bytes shared with the client; an effect may outlive the connection
   std::vector<char> payload;        // the request's; a handler may take it
   int received = -1;                // a descriptor that came with the request; closed after the call
   std::vector<char> answer;         // the reply's payload

@@ -33,6 +33,7 @@ int32_t on_CopyIn(Call& call, const CopyInRequest& request, CopyInReply&) {
   const uint64_t bytes = width * height;
   if (bytes > (request.staged ? kStagingSize : call.payload.size())) return CUDA_ERROR_INVALID_VALUE;
   AddressSpace& space = call.client->space;
+  std::mutex& mutex = call.machine.mutex;
   if (bytes == 0) return CUDA_SUCCESS;
   // What is not mapped now is refused; what is unmapped before the copy's turn is a fault of the context.
   if (!mapped(space, request.to, width, height, true)) return CUDA_ERROR_INVALID_VALUE;
@@ -40,13 +41,13 @@ int32_t on_CopyIn(Call& call, const CopyInRequest& request, CopyInReply&) {
   auto operation = copy_operation(host_copy_duration(bytes));
   operation->check = [&space, to = request.to, width, height] { return fault_unless(mapped(space, to, width, height, true)); };
   if (!request.staged) {
-    operation->effect = [&space, to = request.to, width, height, data = std::move(call.payload)] {
-      return copy_in(space, to, width, height, data.data());
+    operation->effect = [&mutex, &space, to = request.to, width, height, data = std::move(call.payload)](const Operation& self) {
+      return copy_in(space, to, width, height, data.data(), Mover(mutex, self.dropped));
     };
     return call.submit(stream, device, std::move(operation));
   }
-  operation->effect = [&space, to = request.to, width, height, staging = call.staging] {
-    return copy_in(space, to, width, height, staging);
+  operation->effect = [&mutex, &space, to = request.to, width, height, staging = call.staging](const Operation& self) {
+    return copy_in(space, to, width, height, staging.get(), Mover(mutex, self.dropped));
   };
   const int32_t status = call.submit(stream, device, operation);
   return status != CUDA_SUCCESS ? status : call.wait(*operation);
@@ -61,6 +62,7 @@ int32_t on_CopyOut(Call& call, const CopyOutRequest& request, CopyOutReply&) {
   const uint64_t bytes = width * height;
   if (bytes > (request.staged ? kStagingSize : kMaxPayload)) return CUDA_ERROR_INVALID_VALUE;
   AddressSpace& space = call.client->space;
+  std::mutex& mutex = call.machine.mutex;
   if (bytes == 0) return CUDA_SUCCESS;
   if (!mapped(space, request.from, width, height, false)) return CUDA_ERROR_INVALID_VALUE;
 
@@ -68,8 +70,9 @@ int32_t on_CopyOut(Call& call, const CopyOutRequest& request, CopyOutReply&) {
   const auto packed = std::make_shared<std::vector<char>>(request.staged ? 0 : bytes);
   auto operation = copy_operation(host_copy_duration(bytes));
   operation->check = [&space, from = request.from, width, height] { return fault_unless(mapped(space, from, width, height, false)); };
-  operation->effect = [&space, from = request.from, width, height, packed, staging = request.staged ? call.staging : nullptr] {
-    return copy_out(space, from, width, height, staging ? staging : packed->data());
+  operation->effect = [&mutex, &space, from = request.from, width, height, packed, staged = request.staged != 0,
+                       staging = call.staging](const Operation& self) {
+    return copy_out(space, from, width, height, staged ? staging.get() : packed->data(), Mover(mutex, self.dropped));
   };
   int32_t status = call.submit(stream, device, operation);
   if (status == CUDA_SUCCESS) status = call.wait(*operation);
@@ -84,6 +87,7 @@ int32_t on_CopyDevice(Call& call, const CopyDeviceRequest& request, CopyDeviceRe
   const uint64_t width = request.width, height = request.height;
   if (!plausible(request.from, width, height) || !plausible(request.to, width, height)) return CUDA_ERROR_INVALID_VALUE;
   AddressSpace& space = call.client->space;
+  std::mutex& mutex = call.machine.mutex;
   if (width * height == 0) return CUDA_SUCCESS;
   const auto both_mapped = [&space, request, width, height] {
     return mapped(space, request.from, width, height, false) && mapped(space, request.to, width, height, true);
@@ -91,7 +95,9 @@ int32_t on_CopyDevice(Call& call, const CopyDeviceRequest& request, CopyDeviceRe
   if (!both_mapped()) return CUDA_ERROR_INVALID_VALUE;
   auto operation = copy_operation(device_copy_duration(width * height));
   operation->check = [both_mapped] { return fault_unless(both_mapped()); };
-  operation->effect = [&space, request, width, height] { return copy_device(space, request.to, request.from, width, height); };
+  operation->effect = [&mutex, &space, request, width, height](const Operation& self) {
+    return copy_device(space, request.to, request.from, width, height, Mover(mutex, self.dropped));
+  };
   return call.submit(stream, device, std::move(operation));
 }
 
@@ -105,12 +111,13 @@ int32_t on_Fill(Call& call, const FillRequest& request, FillReply&) {
   if (!plausible(request.to, width, height) || width % element || request.to.address % element || request.to.pitch % element)
     return CUDA_ERROR_INVALID_VALUE;
   AddressSpace& space = call.client->space;
+  std::mutex& mutex = call.machine.mutex;
   if (width * height == 0) return CUDA_SUCCESS;
   if (!mapped(space, request.to, width, height, true)) return CUDA_ERROR_INVALID_VALUE;
   auto operation = copy_operation(device_copy_duration(width * height));
   operation->check = [&space, to = request.to, width, height] { return fault_unless(mapped(space, to, width, height, true)); };
-  operation->effect = [&space, to = request.to, width, height, value = request.value, element] {
-    return fill(space, to, width, height, value, element);
+  operation->effect = [&mutex, &space, to = request.to, width, height, value = request.value, element](const Operation& self) {
+    return fill(space, to, width, height, value, element, Mover(mutex, self.dropped));
   };
   return call.submit(stream, device, std::move(operation));
 }

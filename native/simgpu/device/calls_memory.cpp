@@ -87,7 +87,7 @@ int32_t on_FreeAsync(Call& call, const FreeAsyncRequest& request, FreeAsyncReply
   if (found == mappings.end() || (found->second.kind != Memory::kDevice && found->second.kind != Memory::kPool))
     return CUDA_ERROR_INVALID_VALUE;
   auto operation = std::make_shared<Operation>();
-  operation->effect = [&machine = call.machine, client = call.client.get(), address = request.address, id = found->second.id] {
+  operation->effect = [&machine = call.machine, client = call.client.get(), address = request.address, id = found->second.id](const Operation&) {
     const auto mapping = client->space.mappings().find(address);
     if (mapping == client->space.mappings().end() || mapping->second.id != id) return int32_t(CUDA_ERROR_ILLEGAL_ADDRESS);
     machine.free(*client, mapping);

@@ -143,8 +143,10 @@ int32_t on_Launch(Call& call, const LaunchRequest& request, LaunchReply&) {
   auto operation = std::make_shared<Operation>();
   operation->work = Operation::Work::kKernel;
   operation->left = work.duration;
-  operation->check = [&space, work, device] { return run(work, space, device, true); };
-  operation->effect = [&space, work, device] { return run(work, space, device, false); };
+  operation->check = [&space, work, device] { return check(work, space, device); };
+  operation->effect = [&mutex = call.machine.mutex, &space, work, device](const Operation& self) {
+    return run(work, space, device, Mover(mutex, self.dropped));
+  };
   return call.submit(stream, device, std::move(operation));
 }
 
@@ -154,14 +156,16 @@ int32_t on_LaunchHost(Call& call, const LaunchHostRequest& request, LaunchHostRe
   if (!stream) return CUDA_ERROR_INVALID_HANDLE;
   Client* client = call.client.get();
   auto due = std::make_shared<Operation>();
-  due->effect = [client, cookie = request.cookie] {
+  due->effect = [client, cookie = request.cookie](const Operation&) {
     client->host_calls.push_back(cookie);
     return int32_t(CUDA_SUCCESS);
   };
   auto behind = std::make_shared<Operation>();
   behind->after = client->open_host_calls[request.cookie] = std::make_shared<Operation>();
-  if (const int32_t status = call.submit(stream, device, std::move(due))) return status;
-  return call.submit(stream, device, std::move(behind));
+  int32_t status = call.submit(stream, device, std::move(due));
+  if (status == CUDA_SUCCESS) status = call.submit(stream, device, std::move(behind));
+  if (status != CUDA_SUCCESS) client->open_host_calls.erase(request.cookie);
+  return status;
 }
 
 int32_t on_NextHostCall(Call& call, const NextHostCallRequest&, NextHostCallReply& reply) {

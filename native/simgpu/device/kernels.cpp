@@ -124,34 +124,49 @@ int32_t read_launch(const LaunchRequest& request, const std::vector<char>& param
   return CUDA_SUCCESS;
 }
 
-int32_t run(const Work& work, AddressSpace& space, uint32_t device, bool dry) {
-  std::vector<std::vector<Span>> spans;
+namespace {
+
+int32_t resolve(const Work& work, AddressSpace& space, uint32_t device, std::vector<std::vector<Span>>& spans) {
   for (const auto& operand : work.operands) {
     if (operand.address % sizeof(float)) return CUDA_ERROR_MISALIGNED_ADDRESS;
     auto found = space.resolve(operand.address, work.count * sizeof(float), device, operand.written);
     if (!found) return CUDA_ERROR_ILLEGAL_ADDRESS;
     spans.push_back(std::move(*found));
   }
-  if (dry) return CUDA_SUCCESS;
+  return CUDA_SUCCESS;
+}
+
+}  // namespace
+
+int32_t check(const Work& work, AddressSpace& space, uint32_t device) {
+  std::vector<std::vector<Span>> spans;
+  return resolve(work, space, device, spans);
+}
+
+int32_t run(const Work& work, AddressSpace& space, uint32_t device, const Mover& mover) {
+  std::vector<std::vector<Span>> spans;
+  if (const int32_t status = resolve(work, space, device, spans)) return status;
   std::vector<size_t> at(spans.size());
   std::vector<uint64_t> inside(spans.size());
-  for (uint64_t left = work.operands.empty() ? 0 : work.count; left > 0;) {
-    uint64_t step = left;
-    float* data[3] = {};
-    for (size_t i = 0; i < spans.size(); i++) {
-      const Span& span = spans[i][at[i]];
-      step = std::min(step, (span.size - inside[i]) / sizeof(float));
-      data[i] = reinterpret_cast<float*>(span.data + inside[i]);
+  mover.pieces(spans.empty() ? 0 : work.count * sizeof(float), [&](uint64_t, uint64_t left) {
+    while (left > 0) {  // stretches in which no operand crosses from one span into the next
+      uint64_t step = left;
+      float* data[3] = {};
+      for (size_t i = 0; i < spans.size(); i++) {
+        const Span& span = spans[i][at[i]];
+        step = std::min(step, span.size - inside[i]);
+        data[i] = reinterpret_cast<float*>(span.data + inside[i]);
+      }
+      compute(work.kernel, work.scalar, data, step / sizeof(float));
+      for (size_t i = 0; i < spans.size(); i++) {
+        inside[i] += step;
+        if (inside[i] < spans[i][at[i]].size) continue;
+        inside[i] = 0;
+        at[i]++;
+      }
+      left -= step;
     }
-    compute(work.kernel, work.scalar, data, step);
-    for (size_t i = 0; i < spans.size(); i++) {
-      inside[i] += step * sizeof(float);
-      if (inside[i] < spans[i][at[i]].size) continue;
-      inside[i] = 0;
-      at[i]++;
-    }
-    left -= step;
-  }
+  });
   return CUDA_SUCCESS;
 }
 
@@ -159,23 +174,23 @@ bool mapped(AddressSpace& space, Rows rows, uint64_t width, uint64_t height, boo
   return for_rows(space, rows, width, height, write, [](const Span&) {});
 }
 
-int32_t copy_in(AddressSpace& space, Rows to, uint64_t width, uint64_t height, const char* from) {
+int32_t copy_in(AddressSpace& space, Rows to, uint64_t width, uint64_t height, const char* from, const Mover& mover) {
   const bool done = for_rows(space, to, width, height, true, [&](const Span& span) {
-    std::memcpy(span.data, from, span.size);
+    mover.pieces(span.size, [&](uint64_t offset, uint64_t size) { std::memcpy(span.data + offset, from + offset, size); });
     from += span.size;
   });
   return done ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_ADDRESS;
 }
 
-int32_t copy_out(AddressSpace& space, Rows from, uint64_t width, uint64_t height, char* to) {
+int32_t copy_out(AddressSpace& space, Rows from, uint64_t width, uint64_t height, char* to, const Mover& mover) {
   const bool done = for_rows(space, from, width, height, false, [&](const Span& span) {
-    std::memcpy(to, span.data, span.size);
+    mover.pieces(span.size, [&](uint64_t offset, uint64_t size) { std::memcpy(to + offset, span.data + offset, size); });
     to += span.size;
   });
   return done ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_ADDRESS;
 }
 
-int32_t copy_device(AddressSpace& space, Rows to, Rows from, uint64_t width, uint64_t height) {
+int32_t copy_device(AddressSpace& space, Rows to, Rows from, uint64_t width, uint64_t height, const Mover& mover) {
   std::vector<Span> source, target;
   const auto collect = [](std::vector<Span>& spans) { return [&spans](const Span& span) { spans.push_back(span); }; };
   if (!for_rows(space, from, width, height, false, collect(source))) return CUDA_ERROR_ILLEGAL_ADDRESS;
@@ -184,7 +199,7 @@ int32_t copy_device(AddressSpace& space, Rows to, Rows from, uint64_t width, uin
   while (read < source.size() && written < target.size()) {
     Span &input = source[read], &output = target[written];
     const uint64_t step = std::min(input.size, output.size);
-    std::memmove(output.data, input.data, step);
+    mover.pieces(step, [&](uint64_t offset, uint64_t size) { std::memmove(output.data + offset, input.data + offset, size); });
     for (Span* span : {&input, &output}) {
       span->data += step;
       span->size -= step;
@@ -195,12 +210,15 @@ int32_t copy_device(AddressSpace& space, Rows to, Rows from, uint64_t width, uin
   return CUDA_SUCCESS;
 }
 
-int32_t fill(AddressSpace& space, Rows to, uint64_t width, uint64_t height, uint32_t value, uint32_t element) {
+int32_t fill(AddressSpace& space, Rows to, uint64_t width, uint64_t height, uint32_t value, uint32_t element, const Mover& mover) {
   const bool done = for_rows(space, to, width, height, true, [&](const Span& span) {
-    if (value == 0) span.block->zero(span.data, span.size);
-    else if (element == 1) std::memset(span.data, int(value), span.size);
-    else if (element == 2) std::fill_n(reinterpret_cast<uint16_t*>(span.data), span.size / 2, uint16_t(value));
-    else std::fill_n(reinterpret_cast<uint32_t*>(span.data), span.size / 4, value);
+    mover.pieces(span.size, [&](uint64_t offset, uint64_t size) {
+      char* data = span.data + offset;
+      if (value == 0) span.block->zero(data, size);
+      else if (element == 1) std::memset(data, int(value), size);
+      else if (element == 2) std::fill_n(reinterpret_cast<uint16_t*>(data), size / 2, uint16_t(value));
+      else std::fill_n(reinterpret_cast<uint32_t*>(data), size / 4, value);
+    });
   });
   return done ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_ADDRESS;
 }

@@ -1,6 +1,9 @@
 // What the device can compute: the kernels of wire.h, fills and copies, on a process's address space.
 #pragma once
+#include <algorithm>
+#include <atomic>
 #include <cstdint>
+#include <mutex>
 #include <vector>
 
 #include "common/wire.h"
@@ -24,14 +27,37 @@ struct Work {
 // CUresult: INVALID_VALUE when the parameters are too short, NOT_SUPPORTED for a kernel that the device does not know.
 int32_t read_launch(const LaunchRequest& request, const std::vector<char>& parameters, Work& work);
 
-// Runs it, or with `dry` only looks at the addresses. CUresult: ILLEGAL_ADDRESS, MISALIGNED_ADDRESS.
-int32_t run(const Work& work, AddressSpace& space, uint32_t device, bool dry);
+// How data are moved: large amounts without the machine's mutex, so that nobody's calls wait for them, and in pieces, so that an operation
+// dropped meanwhile ends soon. What is moved stays alive, for spans hold their memory.
+class Mover {
+ public:
+  // `mutex` is held by the caller of what a Mover is given to.
+  Mover(std::mutex& mutex, const std::atomic<bool>& dropped) : mutex_(mutex), dropped_(dropped) {}
+
+  // Calls move(offset, size) until all `bytes` are done.
+  template <class Move>
+  void pieces(uint64_t bytes, Move move) const {
+    const bool large = bytes > kPiece;
+    if (large) mutex_.unlock();
+    for (uint64_t offset = 0; offset < bytes && !dropped_; offset += kPiece) move(offset, std::min(kPiece, bytes - offset));
+    if (large) mutex_.lock();
+  }
+
+ private:
+  static constexpr uint64_t kPiece = 1 << 20;
+  std::mutex& mutex_;
+  const std::atomic<bool>& dropped_;
+};
+
+// CUresult: ILLEGAL_ADDRESS, MISALIGNED_ADDRESS, and nothing was computed then. `check` only looks at the addresses.
+int32_t check(const Work& work, AddressSpace& space, uint32_t device);
+int32_t run(const Work& work, AddressSpace& space, uint32_t device, const Mover& mover);
 
 // Between packed host rows and the device. CUresult: ILLEGAL_ADDRESS, and nothing was copied then.
-int32_t copy_in(AddressSpace& space, Rows to, uint64_t width, uint64_t height, const char* from);
-int32_t copy_out(AddressSpace& space, Rows from, uint64_t width, uint64_t height, char* to);
-int32_t copy_device(AddressSpace& space, Rows to, Rows from, uint64_t width, uint64_t height);
-int32_t fill(AddressSpace& space, Rows to, uint64_t width, uint64_t height, uint32_t value, uint32_t element);
+int32_t copy_in(AddressSpace& space, Rows to, uint64_t width, uint64_t height, const char* from, const Mover& mover);
+int32_t copy_out(AddressSpace& space, Rows from, uint64_t width, uint64_t height, char* to, const Mover& mover);
+int32_t copy_device(AddressSpace& space, Rows to, Rows from, uint64_t width, uint64_t height, const Mover& mover);
+int32_t fill(AddressSpace& space, Rows to, uint64_t width, uint64_t height, uint32_t value, uint32_t element, const Mover& mover);
 // Whether every row is mapped.
 bool mapped(AddressSpace& space, Rows rows, uint64_t width, uint64_t height, bool write);
 

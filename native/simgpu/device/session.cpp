@@ -38,10 +38,7 @@ class Session {
  public:
   Session(Machine& machine, int socket, pid_t pid) : machine_(machine), socket_(socket), pid_(pid) {}
   Session(const Session&) = delete;
-  ~Session() {
-    if (staging_) munmap(staging_, kStagingSize);
-    close(socket_);
-  }
+  ~Session() { close(socket_); }
 
   void run() {
     if (greet())
@@ -97,7 +94,7 @@ class Session {
     if (ftruncate(memory, off_t(kStagingSize)) != 0) return false;
     void* data = mmap(nullptr, kStagingSize, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
     if (data == MAP_FAILED) return false;
-    staging_ = static_cast<char*>(data);
+    staging_ = std::shared_ptr<char>(static_cast<char*>(data), [](char* memory) { munmap(memory, kStagingSize); });
     HelloRequest hello;
     memcpy(&hello, request_, sizeof hello);
     if (hello.version != kWireVersion) {
@@ -182,7 +179,7 @@ class Session {
   const int socket_;
   const pid_t pid_;
   std::shared_ptr<Client> client_;
-  char* staging_ = nullptr;
+  std::shared_ptr<char> staging_;
   RequestHeader header_{};
   alignas(16) char request_[kMaxStruct], reply_[kMaxStruct];
   std::vector<char> payload_, payload_out_;

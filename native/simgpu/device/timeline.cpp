@@ -33,6 +33,7 @@ void Timeline::drop(Order& context, int32_t status, uint64_t now) {
   for (const auto& stream : context.streams) {
     for (const auto& operation : stream->pending) {
       operation->finished = true;
+      operation->dropped = true;
       operation->status = status;
       operation->ended = now;
       finished_ = true;
@@ -137,7 +138,11 @@ void Timeline::finish(Running& running) {
   if (operation.status == 0) {
     operation.left -= std::min(operation.left, spent);
     if (operation.left > 0) return;
-    if (operation.effect) operation.status = operation.effect();
+    if (operation.effect) {
+      const int32_t status = operation.effect(operation);
+      if (operation.finished) return;  // dropped while the effect had given the mutex up
+      operation.status = status;
+    }
   }
   Order& context = *running.stream->context;
   operation.finished = finished_ = true;

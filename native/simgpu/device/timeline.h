@@ -7,6 +7,7 @@
 // take turns. A kernel is preempted at the end of its slice and goes on in the next.
 #pragma once
 #include <array>
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -42,11 +43,12 @@ struct Operation {
   Work work = Work::kNone;
   uint64_t left = 0;                            // ns of device time still to come
   std::function<int32_t()> check;               // at the start; a CUresult other than 0 is a fault of the context
-  std::function<int32_t()> effect;              // at the end, likewise
+  std::function<int32_t(const Operation&)> effect;  // at the end, likewise; may give the mutex up and take it again
   std::shared_ptr<Operation> after;             // another stream's operation that has to be finished first
   uint64_t submitted = 0;                       // ns
   uint64_t order = 0;                           // in the context
   bool started = false, finished = false;
+  std::atomic<bool> dropped{false};             // finished without effect: an effect that runs without the mutex stops
   int32_t status = 0;                           // CUresult, once finished
   uint64_t ended = 0;                           // ns, once finished
 };

@@ -16,6 +16,8 @@ from tests.native.simgpu.device_client import CallFailed, Connection, until
 MS = 1_000_000  # ns
 SLICE = 2 * MS
 QUEUE_LIMIT = 1024
+GIB = 1 << 30
+CONTEXT = 300 << 20
 
 
 def elapsed(gpu: Connection, start: int, end: int) -> int:
@@ -250,3 +252,32 @@ def test_threads_of_a_process_call_at_the_same_time(simulated: Machine) -> None:
         thread.join()
     assert not failures
     assert gpu.used() == used
+
+
+def test_a_long_effect_holds_up_nobody_elses_calls(simulated: Machine) -> None:
+    gpu, child = simulated.connect(), simulated.child()
+    gpu.enter()
+    child.do("enter")
+    address = child.do("allocate", GIB)
+    child.do("fill_bytes", address, GIB, 0x55)
+    filled = child.do("event", 0)
+    answered = 0
+    while not child.do("happened", filled):
+        gpu.used()
+        answered += 1
+    assert answered > 20
+    assert child.do("read_text", address + GIB - 4, 4) == "UUUU"
+
+
+def test_work_of_a_process_killed_in_the_middle_of_a_long_effect_ends(simulated: Machine) -> None:
+    gpu, child = simulated.connect(), simulated.child()
+    gpu.enter()
+    child.do("enter")
+    address = child.do("allocate", 2 * GIB)
+    child.do("fill_bytes", address, 2 * GIB, 0x55)
+    until(lambda: simulated.resident() > GIB // 4)
+    used = gpu.used() - 2 * GIB - CONTEXT
+    child.kill()
+    until(lambda: gpu.used() == used, seconds=1)
+    gpu.spin(10)
+    gpu.synchronize()

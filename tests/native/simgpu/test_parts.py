@@ -8,9 +8,10 @@ ROOT = Path(__file__).resolve().parents[3]
 SIMGPU = ROOT / "native" / "simgpu"
 
 
-def test_spec_and_memory_books_hold(tmp_path: Path) -> None:
+def test_spec_memory_books_and_timeline_hold(tmp_path: Path) -> None:
     program = tmp_path / "parts"
-    sources = [Path(__file__).with_name("parts.cpp"), SIMGPU / "common" / "spec.cpp", SIMGPU / "device" / "memory.cpp"]
+    parts = ("common/spec.cpp", "device/memory.cpp", "device/timeline.cpp")
+    sources = [Path(__file__).with_name("parts.cpp"), *(SIMGPU / part for part in parts)]
     compiler = os.environ.get("CXX", "c++")
     flags = ["-std=c++17", "-g", "-Wall", "-Wextra", "-Werror", "-fsanitize=address,undefined", f"-I{SIMGPU}"]
     subprocess.run([compiler, *flags, *map(str, sources), "-o", str(program)], check=True)
