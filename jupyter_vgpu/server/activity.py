@@ -105,8 +105,7 @@ class ActivityWatcher:
     def follow(self, leases: list[LeaseView]) -> None:
         """Called with the leases of each snapshot: takes up kernels that have one, drops those that are gone."""
         for kernel_id in [known for known in self._watches if known not in self._kernels]:
-            # The kernel manager gave it up (or shut it down: then there is no lease any more and nothing happens).
-            self._lost(kernel_id)
+            self._drop(kernel_id)
         arbiter = self._monitor.snapshot["arbiter"]["pid"] if self._monitor.snapshot else None
         started_anew, self._arbiter = arbiter != self._arbiter, arbiter
         for lease in leases:
@@ -156,7 +155,11 @@ class ActivityWatcher:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def _lost(self, kernel_id: str) -> None:
-        """The restarter gave up, or the kernel left the server's map: nobody else will give its lease back."""
+        """The restarter gave up. It is going through its callbacks, of which dropping the watch takes some away: so a moment later."""
+        asyncio.get_running_loop().call_soon(self._drop, kernel_id)
+
+    def _drop(self, kernel_id: str) -> None:
+        """The kernel has left the server's map: if it was not shut down, nobody else will give its lease back; if it was, there is none."""
         watch = self._watches.pop(kernel_id, None)
         if watch is not None:
             watch.close()

@@ -25,7 +25,6 @@ class VgpuExtension(ExtensionApp):
     """Loaded by jupyter_server through `jupyter_vgpu._jupyter_server_extension_points`."""
 
     name = "jupyter_vgpu"
-    load_other_extensions = True
 
     monitor: PoolMonitor
     watcher: Optional[ActivityWatcher] = None

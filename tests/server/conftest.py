@@ -7,11 +7,13 @@ import json
 import pytest
 from jupyter_client.provisioning.factory import KernelProvisionerFactory
 from jupyter_server.gateway.gateway_client import GatewayClient
+
+# Not as a plugin: its automatic fixtures would make a server's singleton for every test of the whole suite.
+from pytest_jupyter.jupyter_server import *  # noqa: F403
 from tornado.httpclient import HTTPClientError
 
 from tests.arbiter import contract
 
-pytest_plugins = ["pytest_jupyter.jupyter_server"]
 
 @pytest.fixture(autouse=True)
 def own_singletons():

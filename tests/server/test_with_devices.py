@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
@@ -84,6 +85,21 @@ async def connected(ask):
         return pool["devices"] and pool
 
     return await until(devices, what="the connection to the arbiter")
+
+
+@contextlib.asynccontextmanager
+async def open_cell(manager, directory):
+    """A cell that runs for as long as the context does; gives the client that sent it."""
+    done = directory / "done"
+    client = manager.client()
+    client.start_channels()
+    try:
+        await client.wait_for_ready(timeout=60)
+        client.execute(f"import os, time\nwhile not os.path.exists({str(done)!r}): time.sleep(0.02)")
+        yield client
+    finally:
+        done.touch()
+        client.stop_channels()
 
 
 async def test_pool_shows_simulated_devices_and_says_so(server, ask):
@@ -200,6 +216,22 @@ async def test_restart_over_rest_keeps_the_lease(server, ask, jp_fetch, start_ke
     assert (await lease_of(manager))["id"] == before["id"]
 
 
+async def test_kernel_that_the_server_restarts_after_a_crash_keeps_its_lease_and_stays_watched(
+    server, ask, start_kernel, lease_of, tmp_path
+):
+    await connected(ask)
+    manager = await start_kernel()
+    watches = server.web_app.settings["jupyter_vgpu"].watcher._watches
+    await until(lambda: manager.kernel_id in watches)
+    before, pid = await lease_of(manager), manager.provisioner.pid
+    os.kill(pid, signal.SIGKILL)
+    await until(lambda: manager.provisioner.pid != pid and manager.has_kernel, what="the restart")
+    assert (await lease_of(manager))["id"] == before["id"]
+    async with open_cell(manager, tmp_path):
+        await until(lambda: len(watches[manager.kernel_id].cells) == 1, what="the open cell")
+    await until(lambda: len(watches[manager.kernel_id].cells) == 0, what="the closed cell")
+
+
 async def test_lease_of_a_kernel_that_the_server_gave_up_is_released(server, ask, start_kernel, lease_of):
     await connected(ask)
     manager = await start_kernel()
@@ -221,24 +253,16 @@ async def test_running_cell_is_activity_and_its_end_is_idle(server, ask, start_k
     manager = await start_kernel()
     watches = server.web_app.settings["jupyter_vgpu"].watcher._watches
     await until(lambda: manager.kernel_id in watches)
-    client = manager.client()
-    client.start_channels()
-    try:
-        await client.wait_for_ready(timeout=60)
-        done = tmp_path / "done"
-        client.execute(f"import os, time\nwhile not os.path.exists({str(done)!r}): time.sleep(0.05)")
 
-        async def state(expected):
-            return (await lease_of(manager))["state"] == expected
+    async def state(expected):
+        return (await lease_of(manager))["state"] == expected
 
+    async with open_cell(manager, tmp_path) as client:
+        await until(lambda: len(watches[manager.kernel_id].cells) == 1, what="the open cell")
         await until(lambda: state("active"), what="active")
-        assert len(watches[manager.kernel_id].cells) == 1
         client.kernel_info()  # a reload in mid-cell
-        done.touch()
-        await until(lambda: state("idle"), what="idle")
-        assert len(watches[manager.kernel_id].cells) == 0
-    finally:
-        client.stop_channels()
+    await until(lambda: state("idle"), what="idle")
+    assert len(watches[manager.kernel_id].cells) == 0
 
 
 async def test_events_arrive_on_jupyters_bus(server, ask, heard, jp_fetch, start_kernel, lease_of):
