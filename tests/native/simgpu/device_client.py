@@ -169,10 +169,6 @@ class Connection:
     def fill_bytes(self, address: int, size: int, value: int) -> None:
         self.call("Fill", to=Rows(address, size), width=size, height=1, value=value, element=1)
 
-    def fill(self, address: int, size: int, stream: int = 0) -> None:
-        """With zeros."""
-        self.call("Fill", to=Rows(address, size), width=size, height=1, element=1, stream=stream)
-
     def launch(self, kernel: str, parameters: bytes, *, threads: int = 1, stream: int = 0) -> None:
         grid = (max(1, (threads + 255) // 256), 1, 1)
         number = ENUMS["Kernel"][kernel]
