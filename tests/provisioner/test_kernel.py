@@ -15,11 +15,31 @@ from jupyter_client.manager import AsyncKernelManager, KernelManager
 from jupyter_client.provisioning.factory import KernelProvisionerFactory
 from nbclient import NotebookClient
 
-from jupyter_vgpu.native.environment import STARTUP
+from jupyter_vgpu.native.environment import STARTUP, simgpu_socket
+from jupyter_vgpu.native.links import link_directories
 from tests.provisioner.kernels import MEMORY, run, until
 
 pytestmark = pytest.mark.asyncio
 GIB = 1 << 30
+SELF_PORTRAIT = """
+import array, os, pynvml
+from cuda.bindings import driver
+driver.cuInit(0)
+devices = [driver.cuDeviceGet(index)[1] for index in range(driver.cuDeviceGetCount()[1])]
+for device in devices:
+    print(driver.cuDeviceGetName(64, device), bytes(driver.cuDeviceGetUuid(device)[1].bytes).hex(), driver.cuDeviceTotalMem(device))
+driver.cuCtxSetCurrent(driver.cuDevicePrimaryCtxRetain(devices[0])[1])
+print(driver.cuMemGetInfo())
+numbers, back = array.array("I", range(1 << 16)), array.array("I", bytes(4 << 16))
+status, pointer = driver.cuMemAlloc(4 << 16)
+print(status, driver.cuMemcpyHtoD(pointer, numbers.buffer_info()[0], 4 << 16))
+print(driver.cuMemsetD32(pointer, 7, 1), driver.cuMemcpyDtoH(back.buffer_info()[0], pointer, 4 << 16), back[:3], sum(back))
+print(driver.cuMemFree(pointer), driver.cuMemAlloc(64 << 30)[0], driver.cuMemGetInfo())
+pynvml.nvmlInit()
+for index in range(pynvml.nvmlDeviceGetCount()):
+    handle = pynvml.nvmlDeviceGetHandleByIndex(index)
+    print(pynvml.nvmlDeviceGetUUID(handle), pynvml.nvmlDeviceGetMemoryInfo(handle).total, os.environ.get("CUDA_VISIBLE_DEVICES"))
+"""
 ENVIRONMENT = "import json, os; print(json.dumps(dict(os.environ)))"
 
 
@@ -41,6 +61,23 @@ async def test_without_policy_and_wishes_a_kernel_sees_whole_devices(arbiter, ma
     await manager.start_kernel()
     assert await run(manager, MEMORY) == str(16 * GIB)
     assert await run(manager, "print(driver.cuDeviceGetCount()[1])") == "2"
+
+
+async def test_notebook_alone_without_policy_sees_and_computes_what_a_stock_kernel_does(arbiter, manager, monkeypatch):
+    await manager.start_kernel()
+    ours = await run(manager, SELF_PORTRAIT)
+    await manager.shutdown_kernel(now=True)
+    # The same devices as a stock kernel has them: the simulated driver found by the loader, and nothing of ours before it.
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(link_directories(os.environ).sim))
+    monkeypatch.setenv("VGPU_SIMGPU_SOCKET", simgpu_socket(os.environ, directory=arbiter.runtime.directory))
+    KernelProvisionerFactory.instance().default_provisioner_name = "local-provisioner"
+    stock = AsyncKernelManager(kernel_name="python3")
+    await stock.start_kernel()
+    try:
+        assert await run(stock, SELF_PORTRAIT) == ours
+    finally:
+        await stock.shutdown_kernel(now=True)
+    assert "17179869184" in ours
 
 
 async def test_shutdown_gives_the_lease_back(arbiter, manager):
