@@ -123,11 +123,3 @@ CUresult cuDriverGetVersion(int* version) {
   *version = kDriverVersion;
   return CUDA_SUCCESS;
 }
-
-// No profiler can be attached to a simulated device, so that these do what they do on hardware without one.
-CUresult cuProfilerStart(void) {
-  uint64_t context;
-  return current(context);
-}
-
-CUresult cuProfilerStop(void) { return cuProfilerStart(); }

@@ -16,6 +16,7 @@ import pytest
 
 from jupyter_vgpu.native import locate
 from tests.native.simgpu.device_client import Child, Connection
+from tests.native.simgpu.programs import Programs
 
 
 class Machine:
@@ -76,3 +77,9 @@ def simulated() -> Iterator[Machine]:
     finally:
         machine.end()
         shutil.rmtree(directory)
+
+
+@pytest.fixture
+def programs(simulated: Machine) -> Programs:
+    """CUDA and NVML programs on `simulated`."""
+    return Programs(simulated.path.parent, socket=simulated.path, spec=simulated.spec)
