@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import stat
 import tarfile
 import zipfile
@@ -14,6 +15,7 @@ import pytest
 from jupyter_vgpu.native import locate
 from tests.packaging.elf import exports, libraries
 
+ROOT = Path(__file__).resolve().parents[2]
 LABEXTENSION = "data/share/jupyter/labextensions/jupyter-vgpu"
 
 
@@ -47,7 +49,9 @@ def test_the_simulated_device_process_is_executable(wheel: Path) -> None:
 
 
 def test_the_wheel_carries_the_headers_that_python_reads(wheel: Path) -> None:
-    assert {"jupyter_vgpu/native/include/vgpu/control.h", "jupyter_vgpu/native/include/vgpu/protocol.h"} <= set(names(wheel))
+    sources = (ROOT / "jupyter_vgpu" / "native").glob("*.py")
+    read = {name for source in sources for name in re.findall(r'declarations\("(\w+\.h)"\)', source.read_text())}
+    assert read and {f"jupyter_vgpu/native/include/vgpu/{name}" for name in read} <= set(names(wheel))
 
 
 def test_the_wheel_carries_the_built_labextension_once(wheel: Path) -> None:
