@@ -35,7 +35,7 @@ int32_t on_Processes(Call& call, const ProcessesRequest& request, ProcessesReply
   const uint64_t now = monotonic_now();
   for (const auto& [pid, client] : call.machine.clients) {
     const Seat& seat = client->seats[request.device];
-    if (seat.ledger->used == 0) continue;
+    if (!seat.overhead && seat.ledger->used == 0) continue;
     const Lane& lane = *seat.lane;
     const ProcessState state{uint32_t(pid), lane.window.per_cent(now), lane.copy_window.per_cent(now), 0, seat.ledger->used, lane.busy};
     const char* bytes = reinterpret_cast<const char*>(&state);

@@ -17,9 +17,10 @@ std::shared_ptr<Operation> copy_operation(uint64_t duration) {
 
 int32_t fault_unless(bool mapped) { return mapped ? CUDA_SUCCESS : CUDA_ERROR_ILLEGAL_ADDRESS; }
 
-// Small enough that width, height and pitch multiply without an overflow.
+// Rows that do not overlap, and small enough that width, height and pitch multiply without an overflow.
 bool plausible(const Rows& rows, uint64_t width, uint64_t height) {
-  return width <= kMaxBytes && (height <= 1 || (rows.pitch >= width && height <= kMaxBytes / rows.pitch));
+  if (width == 0 || height <= 1) return width <= kMaxBytes;
+  return rows.pitch >= width && height <= kMaxBytes / rows.pitch;
 }
 
 }  // namespace

@@ -1,5 +1,4 @@
 // Allocations: device, pool, pinned and managed memory.
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -114,11 +113,9 @@ int32_t on_HostAlloc(Call& call, const HostAllocRequest& request, HostAllocReply
     else
       return CUDA_ERROR_OUT_OF_MEMORY;
   }
-  const int memory = memfd_create("vgpu-simulated-host-memory", MFD_CLOEXEC);
-  if (memory < 0) return CUDA_ERROR_OUT_OF_MEMORY;
-  call.sent = memory;
-  if (ftruncate(memory, off_t(size)) != 0) return CUDA_ERROR_OUT_OF_MEMORY;
-  auto block = Block::create_shared(std::move(charge), device, size, memory);
+  call.sent = shareable_memory("vgpu-simulated-host-memory", size);
+  if (call.sent < 0) return CUDA_ERROR_OUT_OF_MEMORY;
+  auto block = Block::create_shared(std::move(charge), device, size, call.sent);
   if (!block) return CUDA_ERROR_OUT_OF_MEMORY;
   mappings[request.address] = {size, std::move(block), 0, kEveryDevice, kEveryDevice, request.kind, call.context->id,
                                call.machine.next_id()};

@@ -1,6 +1,8 @@
 #include "memory.h"
 
+#include <fcntl.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
@@ -32,6 +34,14 @@ void Charge::move_to(std::shared_ptr<Ledger> process) {
   process_->used -= bytes_;
   process_ = std::move(process);
   process_->used += bytes_;
+}
+
+int shareable_memory(const char* name, uint64_t size) {
+  const int memory = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (memory < 0) return -1;
+  if (ftruncate(memory, off_t(size)) == 0 && fcntl(memory, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) == 0) return memory;
+  close(memory);
+  return -1;
 }
 
 std::shared_ptr<Block> Block::create(Ledger& device, std::shared_ptr<Ledger> process, uint32_t device_index, uint64_t size) {

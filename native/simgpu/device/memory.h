@@ -35,6 +35,9 @@ class Charge {
   uint64_t bytes_;
 };
 
+// A descriptor of `size` bytes of memory to share with a process, which cannot shrink it under us; -1 when the host has none.
+int shareable_memory(const char* name, uint64_t size);
+
 // Physical memory of a device: sparse, so that a page costs the host memory only once it is written.
 class Block {
  public:

@@ -38,7 +38,11 @@ class Session {
  public:
   Session(Machine& machine, int socket, pid_t pid) : machine_(machine), socket_(socket), pid_(pid) {}
   Session(const Session&) = delete;
-  ~Session() { close(socket_); }
+  ~Session() {
+    drop_descriptor(received_);
+    drop_descriptor(sent_);
+    close(socket_);
+  }
 
   void run() {
     if (greet())
@@ -65,7 +69,7 @@ class Session {
   // Reads a request; false when the connection ends or does not follow the protocol.
   bool receive() {
     drop_descriptor(received_);
-    char control[CMSG_SPACE(sizeof(int))];
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
     iovec part{&header_, sizeof header_};
     msghdr message{};
     message.msg_iov = &part;
@@ -76,7 +80,7 @@ class Session {
     do got = recvmsg(socket_, &message, MSG_CMSG_CLOEXEC);
     while (got < 0 && errno == EINTR);
     if (got <= 0) return false;
-    if (const cmsghdr* attached = CMSG_FIRSTHDR(&message); attached && attached->cmsg_type == SCM_RIGHTS)
+    if (const cmsghdr* attached = CMSG_FIRSTHDR(&message); attached && attached->cmsg_level == SOL_SOCKET && attached->cmsg_type == SCM_RIGHTS)
       memcpy(&received_, CMSG_DATA(attached), sizeof received_);
     if (!read_all(reinterpret_cast<char*>(&header_) + got, sizeof header_ - size_t(got))) return false;
     if (header_.call >= sizeof kHandlers / sizeof *kHandlers || header_.payload > kMaxPayload) return false;
@@ -88,11 +92,9 @@ class Session {
   // A connection begins with Hello.
   bool greet() {
     if (!receive() || CallId(header_.call) != CallId::kHello) return false;
-    const int memory = memfd_create("vgpu-simulated-staging", MFD_CLOEXEC);
-    if (memory < 0) return false;
-    sent_ = memory;
-    if (ftruncate(memory, off_t(kStagingSize)) != 0) return false;
-    void* data = mmap(nullptr, kStagingSize, PROT_READ | PROT_WRITE, MAP_SHARED, memory, 0);
+    sent_ = shareable_memory("vgpu-simulated-staging", kStagingSize);
+    if (sent_ < 0) return false;
+    void* data = mmap(nullptr, kStagingSize, PROT_READ | PROT_WRITE, MAP_SHARED, sent_, 0);
     if (data == MAP_FAILED) return false;
     staging_ = std::shared_ptr<char>(static_cast<char*>(data), [](char* memory) { munmap(memory, kStagingSize); });
     HelloRequest hello;

@@ -29,10 +29,10 @@ class Machine:
         self._connections: list[Connection] = []
         self.start()
 
-    def start(self) -> None:
+    def start(self, *, pass_descriptors: tuple[int, ...] = ()) -> None:
         # VGPU_TEST_SIMGPU: the same tests on a build with a sanitizer.
         program = os.environ.get("VGPU_TEST_SIMGPU") or str(locate.library(locate.SIMGPU))
-        subprocess.run([program, str(self.path), self.spec], check=True)
+        subprocess.run([program, str(self.path), self.spec], check=True, pass_fds=pass_descriptors)
         with socket.socket(socket.AF_UNIX) as probe:
             probe.connect(str(self.path))
             self.pid = struct.unpack("3i", probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[0]

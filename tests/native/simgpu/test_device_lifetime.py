@@ -165,3 +165,22 @@ def test_a_path_too_long_for_a_socket_is_refused(tmp_path: Path) -> None:
     result = subprocess.run([program, str(tmp_path / ("s" * 200)), "1x1GiB"], capture_output=True, text=True)
     assert result.returncode == 1
     assert "name too long" in result.stderr.lower()
+
+
+def test_it_holds_no_descriptor_of_whoever_started_it(simulated: Machine) -> None:
+    reading, writing = os.pipe()
+    os.kill(simulated.pid, signal.SIGKILL)
+    until(lambda: not simulated.running())
+    simulated.start(pass_descriptors=(writing,))
+    os.close(writing)
+    assert os.read(reading, 1) == b""
+    os.close(reading)
+
+
+def test_shared_memory_cannot_be_shrunk_under_the_device_process(simulated: Machine) -> None:
+    gpu = simulated.connect()
+    gpu.enter()
+    gpu.call("HostAlloc", address=0x7E0000000000, size=4096, kind=device_client.ENUMS["Memory"]["kHost"])
+    for descriptor in (gpu.staging, gpu.descriptor):
+        with pytest.raises(PermissionError):
+            os.ftruncate(descriptor, 0)

@@ -141,6 +141,8 @@ def test_rows_are_copied_with_their_pitch(simulated: Machine) -> None:
     gpu.call("CopyIn", b"x" * 8, to=Rows(address + 512 - 20, 16), width=4, height=2)
     assert status_of(gpu.call, "CopyIn", b"x" * 8, to=Rows(address + 512 - 19, 16), width=4, height=2) == device_client.INVALID_VALUE
     assert status_of(gpu.call, "CopyIn", b"x" * 8, to=Rows(address, 1 << 63), width=4, height=4) == device_client.INVALID_VALUE
+    assert status_of(gpu.call, "CopyIn", b"x" * 8, to=Rows(address, 2), width=4, height=2) == device_client.INVALID_VALUE
+    gpu.call("CopyIn", to=Rows(address, 0), width=0, height=2)  # nothing to do
     assert status_of(gpu.call, "CopyIn", b"x" * 8, to=Rows(address, 16), width=8, height=2) == device_client.INVALID_VALUE
 
 

@@ -153,10 +153,11 @@ def test_a_launch_that_waits_in_a_full_queue_ends_with_its_context(simulated: Ma
     gpu = simulated.connect()
     other_thread = simulated.connect()
     gpu.enter()
-    gpu.spin(60_000_000)
+    stream = gpu.stream()
+    gpu.spin(60_000_000, stream)
     for _ in range(QUEUE_LIMIT - 1):
-        gpu.spin(1)
-    gpu.send("Launch", bytes(4), kernel=device_client.ENUMS["Kernel"]["kSpin"], grid=(1, 1, 1), block=(1, 1, 1))
+        gpu.spin(1, stream)
+    gpu.send("Launch", bytes(4), kernel=device_client.ENUMS["Kernel"]["kSpin"], grid=(1, 1, 1), block=(1, 1, 1), stream=stream)
     other_thread.call("PrimaryReset", device=0)
     with pytest.raises(CallFailed):
         gpu.receive("Launch")
