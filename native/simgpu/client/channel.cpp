@@ -59,20 +59,24 @@ Channel* open_channel(HelloReply& hello) {
 }  // namespace
 
 Channel* Channel::open(HelloReply& hello) {
-  const int fd = connect_to_device_process();
-  if (fd < 0) return nullptr;
-  Channel* channel = new Channel(fd);
   const HelloRequest request{kWireVersion, program()};
-  int staging = -1;
-  const int32_t status = channel->call(CallId::kHello, 0, &request, sizeof request, &hello, sizeof hello, {}, nullptr, -1, &staging);
-  if (status == 0 && staging >= 0) {
-    void* mapped = mmap(nullptr, kStagingSize, PROT_READ | PROT_WRITE, MAP_SHARED, staging, 0);
-    if (mapped != MAP_FAILED) channel->staging_ = static_cast<char*>(mapped);
+  int32_t status = kUnreachable;
+  // A device process that was just about to end may have let us in and gone: then the next attempt starts another one.
+  for (int attempt = 0; attempt < 3 && status == kUnreachable; attempt++) {
+    const int fd = connect_to_device_process();
+    if (fd < 0) return nullptr;
+    Channel* channel = new Channel(fd);
+    int staging = -1;
+    status = channel->call(CallId::kHello, 0, &request, sizeof request, &hello, sizeof hello, {}, nullptr, -1, &staging);
+    if (status == 0 && staging >= 0) {
+      void* mapped = mmap(nullptr, kStagingSize, PROT_READ | PROT_WRITE, MAP_SHARED, staging, 0);
+      if (mapped != MAP_FAILED) channel->staging_ = static_cast<char*>(mapped);
+    }
+    if (staging >= 0) ::close(staging);
+    if (channel->staging_) return channel;
+    delete channel;
   }
-  if (staging >= 0) ::close(staging);
-  if (channel->staging_) return channel;
   fprintf(stderr, "simulated GPU: the device process refused the connection (status %d, protocol %u)\n", status, kWireVersion);
-  delete channel;
   return nullptr;
 }
 

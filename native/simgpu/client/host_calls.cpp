@@ -1,5 +1,7 @@
 #include "host_calls.h"
 
+#include <signal.h>
+
 #include <map>
 #include <mutex>
 #include <thread>
@@ -41,7 +43,14 @@ void serve() {
 
 CUresult launch_host_call(const StreamTarget& target, std::function<void()> function) {
   static std::once_flag served;
-  std::call_once(served, [] { std::thread(serve).detach(); });
+  std::call_once(served, [] {
+    // The program's signals are for its own threads.
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    std::thread(serve).detach();
+    pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  });
   uint64_t cookie;
   {
     std::lock_guard<std::mutex> lock(host_calls().mutex);

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <signal.h>
 #include <spawn.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,12 +68,21 @@ std::string executable() {
 }
 
 // Returns when the device process listens (true) or could not start. Its environment is empty: the caller's LD_PRELOAD may be the shim.
+// It inherits no blocked signal, but files without close-on-exec, which it closes itself.
 bool start(const std::string& path, const std::string& spec) {
   const std::string program = executable();
   char* const arguments[] = {const_cast<char*>(program.c_str()), const_cast<char*>(path.c_str()), const_cast<char*>(spec.c_str()), nullptr};
   char* const environment[] = {nullptr};
   pid_t pid;
-  if (const int error = posix_spawn(&pid, program.c_str(), nullptr, nullptr, arguments, environment)) {
+  sigset_t none;
+  sigemptyset(&none);
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setsigmask(&attributes, &none);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+  const int error = posix_spawn(&pid, program.c_str(), nullptr, &attributes, arguments, environment);
+  posix_spawnattr_destroy(&attributes);
+  if (error) {
     refuse("cannot start " + program + ": " + strerror(error));
     return false;
   }

@@ -103,16 +103,18 @@ CUdriverProcAddressQueryResult look_up(const char* name, int version, cuuint64_t
 
 using namespace vgpu::sim;
 
+// The first version has no other way to say that there is none.
 CUresult cuGetProcAddress(const char* symbol, void** function, int version, cuuint64_t flags) {
-  return cuGetProcAddress_v2(symbol, function, version, flags, nullptr);
+  const CUresult outcome = cuGetProcAddress_v2(symbol, function, version, flags, nullptr);
+  return outcome == CUDA_SUCCESS && !*function ? CUDA_ERROR_NOT_FOUND : outcome;
 }
 
 CUresult cuGetProcAddress_v2(const char* symbol, void** function, int version, cuuint64_t flags, CUdriverProcAddressQueryResult* status) {
   constexpr cuuint64_t known = CU_GET_PROC_ADDRESS_LEGACY_STREAM | CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM;
-  if (!symbol || !function || flags & ~known || flags == known) return CUDA_ERROR_INVALID_VALUE;
+  if (!symbol || !function || flags & ~known || flags == known || version > kDriverVersion) return CUDA_ERROR_INVALID_VALUE;
   const CUdriverProcAddressQueryResult outcome = look_up(symbol, version, flags, *function);
   if (status) *status = outcome;
-  return outcome == CU_GET_PROC_ADDRESS_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_NOT_FOUND;
+  return CUDA_SUCCESS;
 }
 
 CUresult cuGetErrorName(CUresult error, const char** text) {

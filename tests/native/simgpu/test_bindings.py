@@ -421,12 +421,14 @@ def test_versions_and_stream_variants_are_found_as_asked_for(programs):
             return error, outcome.value, *found
         print(find(b"cuCtxCreate", 3020), find(b"cuCtxCreate", 12040), find(b"cuCtxCreate", 13000))
         print(find(b"cuLaunchKernel", 13000), find(b"cuLaunchKernel", 13000, 2), find(b"cuMemcpyHtoD", 13000, 2))
-        print(find(b"cuCtxCreate", 2000), find(b"cuGraphLaunch", 13000))
+        print(find(b"cuCtxCreate", 2000), find(b"cuGraphLaunch", 13000), find(b"cuInit", 13010)[0])
+        print(cuda.cuGetProcAddress(b"cuGraphLaunch", ctypes.byref(ctypes.c_void_p()), 13000, ctypes.c_uint64(0)))
     """)
     assert lines == [
         "(0, 0, 'cuCtxCreate_v2') (0, 0, 'cuCtxCreate_v3') (0, 0, 'cuCtxCreate_v4')",
         "(0, 0, 'cuLaunchKernel') (0, 0, 'cuLaunchKernel_ptsz') (0, 0, 'cuMemcpyHtoD_v2_ptds')",
-        "(500, 2) (500, 1)",
+        "(0, 2) (0, 1) 1",
+        "500",
     ]
 
 
