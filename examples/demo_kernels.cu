@@ -1,7 +1,9 @@
 // The kernels of the example notebook and of the tests. demo_kernels.ptx is made from this file:
 //
 //   nvcc --ptx --gpu-architecture=compute_75 --output-file demo_kernels.ptx demo_kernels.cu
+//   sed -i 's/^\.version .*/.version 6.3/' demo_kernels.ptx
 //
+// Nothing here needs more than PTX 6.3, the first with compute_75, so that drivers older than the compiler load it too.
 // A simulated GPU (native/simgpu) does not run the code: it knows these kernels by their names and parameters.
 
 extern "C" __global__ void fill(float *y, float value, unsigned n)

@@ -18,8 +18,11 @@ extern "C" {
 
 namespace vgpu::sim {
 
-constexpr int kMultiprocessors = 64;
+// Of a device and its multiprocessors, in threads, blocks and bytes.
+constexpr int kMultiprocessors = 64, kWarp = 32;
 constexpr unsigned kMaxThreadsPerBlock = 1024;
+constexpr int kThreadsPerMultiprocessor = 2048, kBlocksPerMultiprocessor = 32;
+constexpr int kSharedPerMultiprocessor = 228 << 10, kSharedPerBlock = 48 << 10, kSharedPerBlockOptIn = 227 << 10, kSharedReserved = 1 << 10;
 
 // User space ends here, so that an address tells which side it is on.
 constexpr uint64_t kDeviceAddresses = uint64_t{1} << 47;

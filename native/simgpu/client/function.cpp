@@ -8,8 +8,6 @@ namespace vgpu::sim {
 namespace {
 
 constexpr int kRegisters = 32;
-constexpr int kThreadsPerMultiprocessor = 2048, kBlocksPerMultiprocessor = 32, kWarp = 32;
-constexpr size_t kSharedPerMultiprocessor = 228 << 10, kSharedPerBlockOptIn = 227 << 10, kSharedPerBlock = 48 << 10;
 
 CUresult find(const void* handle, std::shared_ptr<Function>& function) {
   if (const CUresult wrong = initialized()) return wrong;
@@ -26,7 +24,7 @@ CUresult attribute(const void* handle, CUfunction_attribute which, int* value) {
     case CU_FUNC_ATTRIBUTE_NUM_REGS: *value = kRegisters; break;
     case CU_FUNC_ATTRIBUTE_PTX_VERSION:
     case CU_FUNC_ATTRIBUTE_BINARY_VERSION: *value = kComputeMajor * 10 + kComputeMinor; break;
-    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: *value = int(kSharedPerBlock); break;
+    case CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: *value = kSharedPerBlock; break;
     case CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT: *value = -1; break;
     case CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES:
     case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:
@@ -42,7 +40,7 @@ CUresult set_attribute(const void* handle, CUfunction_attribute which, int value
   std::shared_ptr<Function> function;
   if (const CUresult wrong = find(handle, function)) return wrong;
   if (which == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES)
-    return value >= 0 && size_t(value) <= kSharedPerBlockOptIn ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+    return value >= 0 && value <= kSharedPerBlockOptIn ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   if (which == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT)
     return value >= -1 && value <= 100 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   return CUDA_ERROR_INVALID_VALUE;
@@ -74,7 +72,7 @@ CUresult parameter(const void* handle, size_t index, size_t* offset, size_t* siz
 int blocks_per_multiprocessor(int block, size_t shared) {
   const int threads = (block + kWarp - 1) / kWarp * kWarp;
   int blocks = std::min(kBlocksPerMultiprocessor, kThreadsPerMultiprocessor / threads);
-  if (shared) blocks = std::min<size_t>(size_t(blocks), kSharedPerMultiprocessor / (shared + 1024));
+  if (shared) blocks = int(std::min<size_t>(size_t(blocks), size_t(kSharedPerMultiprocessor) / (shared + kSharedReserved)));
   return blocks;
 }
 

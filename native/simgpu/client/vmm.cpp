@@ -118,7 +118,8 @@ CUresult cuMemExportToShareableHandle(void* shareable, CUmemGenericAllocationHan
 CUresult cuMemImportFromShareableHandle(CUmemGenericAllocationHandle* handle, void* shareable, CUmemAllocationHandleType type) {
   if (!handle || type != CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR) return CUDA_ERROR_INVALID_VALUE;
   ImportReply imported;
-  if (const CUresult wrong = ask_anywhere(CallId::kImport, ImportRequest{}, imported, Bytes{}, nullptr, int(number(shareable)))) return wrong;
+  const int descriptor = int(number(shareable));
+  if (const CUresult wrong = ask_anywhere(CallId::kImport, ImportRequest{}, imported, Bytes{}, nullptr, descriptor)) return wrong;
   *handle = imported.handle;
   return CUDA_SUCCESS;
 }

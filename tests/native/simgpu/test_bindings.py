@@ -363,6 +363,23 @@ def test_pointer_attributes_tell_what_an_address_is(programs):
     assert lines == ["2 1 0", "2 1 1", "1 1 0", "True True", "INVALID_VALUE"]
 
 
+def test_what_a_kernel_and_a_device_allow_fits_together(programs):
+    lines = programs.run("""
+        enter()
+        fill = kernel(b"fill")
+        attribute = lambda name: ok(driver.cuDeviceGetAttribute(getattr(driver.CUdevice_attribute, "CU_DEVICE_ATTRIBUTE_" + name), 0))
+        blocks = ok(driver.cuOccupancyMaxActiveBlocksPerMultiprocessor(fill, 256, 0))
+        print(blocks * 256 == attribute("MAX_THREADS_PER_MULTIPROCESSOR"))
+        grid, block = ok(driver.cuOccupancyMaxPotentialBlockSize(fill, driver.CUoccupancyB2DSize(0), 0, 0))
+        print(grid * block == attribute("MAX_THREADS_PER_MULTIPROCESSOR") * attribute("MULTIPROCESSOR_COUNT"))
+        threads = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK
+        print(ok(driver.cuFuncGetAttribute(threads, fill)) == attribute("MAX_THREADS_PER_BLOCK"))
+        for size in ((1025, 1, 1), (32, 33, 1), (0, 1, 1), (1, 1, 65)):
+            print(status(driver.cuLaunchKernel(fill, 1, 1, 1, *size, 0, 0, 0, 0)), end=" ")
+    """)
+    assert lines == ["True", "True", "True", "INVALID_VALUE " * 4]
+
+
 def test_calls_before_init_and_without_a_context_get_the_drivers_errors(programs):
     lines = programs.run("""
         print(status(driver.cuMemAlloc(16)), status(driver.cuDeviceGetCount()), status(driver.cuInit(1)))
