@@ -468,6 +468,38 @@ def test_a_threads_own_default_stream_does_not_wait_for_another_threads(programs
     assert lines == ["CUDA_SUCCESS", "NOT_READY"]
 
 
+def test_threads_work_at_the_same_time_and_a_fork_among_them_does_no_harm(programs):
+    lines = programs.run("""
+        import os, threading
+        context = enter()
+        failures = []
+        def work(seed):
+            try:
+                ok(driver.cuCtxSetCurrent(context))
+                stream = ok(driver.cuStreamCreate(1))
+                for turn in range(30):
+                    data = bytes([seed * 30 + turn & 255]) * (seed * 40_000 + 1)
+                    memory, back = ok(driver.cuMemAlloc(len(data))), bytearray(len(data))
+                    ok(driver.cuMemcpyHtoDAsync(memory, data, len(data), stream))
+                    ok(driver.cuMemcpyDtoHAsync(back, memory, len(data), stream))
+                    ok(driver.cuStreamSynchronize(stream))
+                    assert back == data
+                    ok(driver.cuMemFree(memory))
+            except BaseException as error:
+                failures.append(repr(error))
+        threads = [threading.Thread(target=work, args=(seed,)) for seed in range(8)]
+        for thread in threads: thread.start()
+        for _ in range(5):
+            child = os.fork()
+            if child == 0:
+                os._exit(0 if driver.cuMemGetInfo()[0] == CUresult.CUDA_ERROR_NOT_INITIALIZED else 1)
+            print(os.waitpid(child, 0)[1])
+        for thread in threads: thread.join()
+        print(failures, ok(driver.cuMemGetInfo())[0] == 16 * GIB - 300 * MIB)
+    """)
+    assert lines == ["0"] * 5 + ["[] True"]
+
+
 @pytest.fixture
 def alone():
     """Programs whose device process is started by the first of them, and ended after the test."""
