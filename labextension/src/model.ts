@@ -58,6 +58,13 @@ export class PoolModel implements IDisposable {
     return this._refusals.get(leaseId) ?? null;
   }
 
+  /** The user has seen the refusal. */
+  dismiss(leaseId: string): void {
+    if (this._refusals.delete(leaseId)) {
+      this._changed.emit();
+    }
+  }
+
   get isDisposed(): boolean {
     return this._poll.isDisposed;
   }

@@ -75,6 +75,11 @@ describe('PoolView', () => {
   it('says that the devices are simulated', async () => {
     await show(pool());
     expect(host.textContent).toContain('Simulated GPUs only');
+    await show(pool({ message: 'These devices are simulated.' }));
+    expect(host.querySelectorAll('.jp-vgpu-Notice')).toHaveLength(1);
+    expect(host.querySelector('.jp-vgpu-Notice')!.textContent).toContain(
+      'These devices are simulated.'
+    );
     await show(
       pool({ simulated: false, devices: [device({ simulated: false, name: 'NVIDIA H200' })] })
     );
@@ -153,18 +158,60 @@ describe('PoolView', () => {
     expect(field('Compute share').value).toBe('200');
     expect(field('Compute share').getAttribute('aria-invalid')).toBe('true');
     expect(field('Memory limit').getAttribute('aria-invalid')).toBe('false');
-    expect(host.querySelector('.jp-vgpu-Lease-part')!.textContent).toContain('50% of compute');
+    expect(host.querySelector('.jp-vgpu-Lease-terms')!.textContent).toBe('50% of compute');
   });
 
-  it('takes an edit back on Escape', async () => {
+  it('takes an edit back on Escape, and what the server said of it', async () => {
     await show(pool());
-    type(field('Memory limit'), '4');
+    api.refusal = new ApiError("memory: '99GiB' is not allowed", 'invalid', 'memory');
+    type(field('Memory limit'), '99');
+    await submit();
+    expect(host.querySelector('.jp-vgpu-Lease [role=alert]')).not.toBeNull();
     act(() => {
       field('Memory limit').dispatchEvent(
         new KeyboardEvent('keydown', { key: 'Escape', bubbles: true })
       );
     });
     expect(field('Memory limit').value).toBe('8');
+    expect(host.querySelector('.jp-vgpu-Lease [role=alert]')).toBeNull();
+  });
+
+  describe('of a kernel with several devices', () => {
+    const devices = [device(), device({ uuid: 'GPU-1', index: 1, memory_pool: 24 * GIB })];
+    const parts = [
+      part({ memory: 16 * GIB, memory_used: 2 * GIB }),
+      part({ device: 'GPU-1', memory: 24 * GIB, memory_used: 0 })
+    ];
+
+    it('shows used and limit on each', async () => {
+      await show(pool({ devices, leases: [lease({ parts })] }));
+      const rows = [...host.querySelectorAll('.jp-vgpu-Lease-part')];
+      expect(rows.map(row => row.textContent)).toEqual(['GPU 02 / 16 GiB', 'GPU 10 / 24 GiB']);
+      expect(host.querySelector('.jp-vgpu-Lease-terms')!.textContent).toBe(
+        '50% of compute on each GPU'
+      );
+      expect(
+        [...host.querySelectorAll('.jp-vgpu-Lease [role=meter]')].map(bar =>
+          bar.getAttribute('aria-label')
+        )
+      ).toEqual(['Memory of first.ipynb on GPU 0', 'Memory of first.ipynb on GPU 1']);
+    });
+
+    it('offers one quota, which is for each of them and begins with the largest', async () => {
+      await show(pool({ devices, leases: [lease({ parts })] }));
+      expect(host.querySelector('form')!.textContent).toContain('Memory / GPU');
+      expect(field('Memory limit').getAttribute('aria-label')).toContain('on each of its GPUs');
+      expect(field('Memory limit').value).toBe('24');
+      type(field('Memory limit'), '4');
+      await submit();
+      expect(api.changes).toEqual([{ id: 'lease-1', change: { memory: '4GiB' } }]);
+    });
+
+    it('names the shares where they differ', async () => {
+      const uneven = [parts[0], { ...parts[1], compute: 0.25 }];
+      await show(pool({ devices, leases: [lease({ parts: uneven })] }));
+      expect(host.querySelector('.jp-vgpu-Lease-terms')!.textContent).toBe('50%, 25% of compute');
+    });
   });
 
   it('follows the lease while nobody edits', async () => {

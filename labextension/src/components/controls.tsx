@@ -5,30 +5,43 @@ import type { ILeaseChange, ILeasePart } from '../pool';
 import { gibibytes, percent, withUnit } from '../units';
 
 interface IQuotaControlProps {
-  part: ILeasePart;
+  /** What the lease has of each of its devices, one at least. */
+  parts: readonly ILeasePart[];
   /** Whose quota it is; part of the fields' labels. */
   name: string;
   /** What the server said of the last attempt. */
   refusal: IRefusal | null;
   onResize: (change: ILeaseChange) => Promise<boolean>;
+  /** Escape: what the server said need not be shown any longer. */
+  onDismiss: () => void;
   trans: TranslationBundle;
 }
 
 /**
  * Resizes memory and compute of a running kernel. The fields follow the lease until they are edited; Enter or "Apply" sends
- * what was edited, Escape takes it back.
+ * what was edited, Escape takes it back. With several devices a value is meant for each: the server gives each as much of it
+ * as the device has, so the largest part is what would be sent back unchanged.
  */
 export function QuotaControl(props: IQuotaControlProps): JSX.Element {
-  const { part, name, refusal, onResize, trans } = props;
+  const { parts, name, refusal, onResize, onDismiss, trans } = props;
   const [memory, setMemory] = React.useState<string | null>(null);
   const [compute, setCompute] = React.useState<string | null>(null);
   const [busy, setBusy] = React.useState(false);
   const errorId = React.useId();
+  const memoryNow = Math.max(...parts.map(part => part.memory));
+  const computeNow = Math.max(...parts.map(part => part.compute));
+  const several = parts.length > 1;
   const edited = memory !== null || compute !== null;
 
   const revert = () => {
     setMemory(null);
     setCompute(null);
+  };
+  const onKeyDown = (event: React.KeyboardEvent) => {
+    if (event.key === 'Escape') {
+      revert();
+      onDismiss();
+    }
   };
   const apply = async (event: React.FormEvent) => {
     event.preventDefault();
@@ -52,21 +65,32 @@ export function QuotaControl(props: IQuotaControlProps): JSX.Element {
       className="jp-vgpu-Quota"
       aria-label={trans.__('Quota of %1', name)}
       onSubmit={apply}
-      onKeyDown={event => event.key === 'Escape' && revert()}
+      onKeyDown={onKeyDown}
     >
       <Field
-        label={trans.__('Memory')}
-        description={trans.__('Memory limit of %1 in GiB; another unit may be written out', name)}
+        label={several ? trans.__('Memory / GPU') : trans.__('Memory')}
+        description={
+          several
+            ? trans.__(
+                'Memory limit of %1 on each of its GPUs in GiB; another unit may be written out',
+                name
+              )
+            : trans.__('Memory limit of %1 in GiB; another unit may be written out', name)
+        }
         unit="GiB"
-        value={memory ?? gibibytes(part.memory)}
+        value={memory ?? gibibytes(memoryNow)}
         onChange={setMemory}
         errorId={refusal?.field === 'memory' ? errorId : undefined}
       />
       <Field
-        label={trans.__('Compute')}
-        description={trans.__('Compute share of %1 in percent of the device', name)}
+        label={several ? trans.__('Compute / GPU') : trans.__('Compute')}
+        description={
+          several
+            ? trans.__('Compute share of %1 on each of its GPUs in percent of the device', name)
+            : trans.__('Compute share of %1 in percent of the device', name)
+        }
         unit="%"
-        value={compute ?? percent(part.compute)}
+        value={compute ?? percent(computeNow)}
         onChange={setCompute}
         errorId={refusal?.field === 'compute' ? errorId : undefined}
       />

@@ -15,12 +15,14 @@ interface ILeaseProps {
   editable: boolean;
   refusal: IRefusal | null;
   onResize: (change: ILeaseChange) => Promise<boolean>;
+  /** The user has seen the refusal. */
+  onDismiss: () => void;
   trans: TranslationBundle;
 }
 
 /** One kernel: name, state, what it uses of what it may, and the control that changes it. */
 export function Lease(props: ILeaseProps): JSX.Element {
-  const { lease, devices, name, editable, refusal, onResize, trans } = props;
+  const { lease, devices, name, editable, refusal, onResize, onDismiss, trans } = props;
   return (
     <li className="jp-vgpu-Lease" data-lease={lease.id} data-kernel={lease.kernel_id ?? undefined}>
       <div className="jp-vgpu-Row">
@@ -31,33 +33,44 @@ export function Lease(props: ILeaseProps): JSX.Element {
       </div>
       {lease.parts.map(part => {
         const device = devices.find(other => other.uuid === part.device);
+        const where = device ? trans.__('GPU %1', device.index) : part.device;
         return (
-          <React.Fragment key={part.device}>
+          <div className="jp-vgpu-Lease-part" key={part.device} data-device={part.device}>
+            <span className="jp-vgpu-Lease-device" title={device?.name ?? part.device}>
+              {where}
+            </span>
             <MemoryBar
               used={part.memory_used}
               limit={part.memory}
-              label={trans.__('Memory of %1', name)}
+              label={trans.__('Memory of %1 on %2', name, where)}
             />
-            <div className="jp-vgpu-Lease-part">
-              <span>{device ? trans.__('GPU %1', device.index) : part.device}</span>
-              <span>{trans.__('%1 of compute', formatFraction(part.compute))}</span>
-              {!editable && <span>{ownerText(lease, trans)}</span>}
-            </div>
-          </React.Fragment>
+          </div>
         );
       })}
+      <div className="jp-vgpu-Lease-terms">
+        {lease.parts.length > 0 && <span>{computeText(lease, trans)}</span>}
+        {!editable && <span>{ownerText(lease, trans)}</span>}
+      </div>
       {lease.message !== null && <p className="jp-vgpu-Note jp-mod-warning">{lease.message}</p>}
       {editable && lease.parts.length > 0 && (
         <QuotaControl
-          part={lease.parts[0]}
+          parts={lease.parts}
           name={name}
           refusal={refusal}
           onResize={onResize}
+          onDismiss={onDismiss}
           trans={trans}
         />
       )}
     </li>
   );
+}
+
+function computeText(lease: ILease, trans: TranslationBundle): string {
+  const shares = [...new Set(lease.parts.map(part => formatFraction(part.compute)))];
+  return lease.parts.length === 1 || shares.length > 1
+    ? trans.__('%1 of compute', shares.join(', '))
+    : trans.__('%1 of compute on each GPU', shares[0]);
 }
 
 function ownerText(lease: ILease, trans: TranslationBundle): string {

@@ -57,6 +57,7 @@ export function PoolView({ model, notebooks, trans }: IPoolViewProps): JSX.Eleme
                     editable={notebooks.isOwn(lease)}
                     refusal={model.refusal(lease.id)}
                     onResize={change => model.resize(lease.id, change)}
+                    onDismiss={() => model.dismiss(lease.id)}
                     trans={trans}
                   />
                 ))}
@@ -95,14 +96,9 @@ function Notices({ pool, trans }: { pool: IPool; trans: TranslationBundle }): JS
             )}
         </Notice>
       )}
-      {pool.devices.length > 0 && pool.message !== null && (
-        <Notice kind="info" title={null}>
-          {pool.message}
-        </Notice>
-      )}
-      {pool.simulated && (
-        <Notice kind="info" title={trans.__('Simulated GPUs only')}>
-          {trans.__('No real GPU is used: kernels compute on simulated devices.')}
+      {pool.devices.length > 0 && (pool.simulated || pool.message !== null) && (
+        <Notice kind="info" title={pool.simulated ? trans.__('Simulated GPUs only') : null}>
+          {pool.message ?? trans.__('No real GPU is used: kernels compute on simulated devices.')}
         </Notice>
       )}
     </>
