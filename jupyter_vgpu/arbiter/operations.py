@@ -12,7 +12,6 @@ from jupyter_vgpu.arbiter.admissions import Admissions
 from jupyter_vgpu.arbiter.api import CreatedLeaseView, LeaseView, PolicyView, PoolView
 from jupyter_vgpu.arbiter.lifetimes import Lifetimes
 from jupyter_vgpu.arbiter.processes import NoSuchProcess, owner_uid
-from jupyter_vgpu.arbiter.readings import PERIOD
 from jupyter_vgpu.arbiter.state import State
 from jupyter_vgpu.arbiter.tenants import Tenant
 from jupyter_vgpu.pool.admission import change, grant
@@ -146,10 +145,10 @@ class Operations:
                 self._state.announce(state, f"{tenant.lease.name}: {state}", tenant)
 
     async def _look(self) -> None:
-        """Somebody looks: what is shown must not be older than a period."""
+        """Somebody looks: what is shown must not be older than a period, nor than the end of a process in it."""
         state = self._state
-        if state.inventory.devices and state.readings.age > PERIOD:
-            await state.readings.refresh(state.inventory.devices, state.tenants)
+        if state.inventory.devices and state.readings.outdated:
+            await state.readings.measure(state.inventory.devices, state.tenants)
 
     def _find(self, caller: Caller, lease_id: str) -> Tenant:
         if lease_id == "self":

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from jupyter_vgpu.arbiter.runtime import Runtime
 from jupyter_vgpu.arbiter.service import LINGER, Arbiter
-from jupyter_vgpu.devices import DeviceBackend, Nvml, choose
+from jupyter_vgpu.devices import DeviceBackend, DevicesUnavailable, Nvml, choose
 from jupyter_vgpu.native.environment import arbiter_environment
 from jupyter_vgpu.native.links import private_directory
 from jupyter_vgpu.native.locate import NativeUnavailable
@@ -32,7 +32,10 @@ def find_backend(environ: Mapping[str, str]) -> tuple[DeviceBackend | None, str 
     kind = choose(environ)
     if kind is None:
         return None, "No GPU was found on this machine; VGPU_SIMULATED=2x16GiB gives simulated ones.", False
-    return Nvml(), None, kind == "simulated"
+    try:
+        return Nvml(), None, kind == "simulated"
+    except DevicesUnavailable as error:
+        return None, str(error), kind == "simulated"
 
 
 def main(arguments: list[str] | None = None, *, backend: BackendFactory = find_backend) -> int:

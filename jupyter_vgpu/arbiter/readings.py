@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 
 from jupyter_vgpu.arbiter import ledger
+from jupyter_vgpu.arbiter.processes import start_time
 from jupyter_vgpu.arbiter.tenants import Tenants
 from jupyter_vgpu.devices import DeviceBackend, DevicesUnavailable
 from jupyter_vgpu.pool.model import Device
@@ -25,7 +26,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Reading:
-    """One device at one instant. Memory in bytes; `processes` maps pids to what the driver holds for them."""
+    """One device at one instant. Memory in bytes; `processes` maps pids to what the driver holds for them.
+
+    `started` maps pids to when they started, where that can be seen (NVML may speak of a PID namespace that is not ours); of those that had
+    ended already and were still in the driver's books, too.
+    """
 
     memory_used: int
     memory_free: int
@@ -33,6 +38,11 @@ class Reading:
     temperature: float | None = None
     power: float | None = None
     processes: Mapping[int, int] = field(default_factory=dict)
+    started: Mapping[int, int] = field(default_factory=dict)
+
+    def gone(self) -> set[int]:
+        """Those of `processes` that have ended since."""
+        return {pid for pid in self.processes if pid in self.started and start_time(pid) != self.started[pid]}
 
 
 class Readings:
@@ -46,12 +56,14 @@ class Readings:
         self._read_at = float("-inf")
         self._steady: dict[_Key, tuple[int, float]] = {}
         """By process and device: the ledger's figure, and since when readings have found it so."""
+        self._troubles: dict[str, str] = {}
+        """Why devices cannot be read, by UUID: said once, not at every reading."""
         self.latest: dict[str, Reading] = {}
 
     @property
-    def age(self) -> float:
-        """Seconds on the monotonic clock since the last reading."""
-        return self._clock() - self._read_at
+    def outdated(self) -> bool:
+        """Whether the last reading is too old to be shown: by its age, or because a process in it has ended since."""
+        return self._clock() - self._read_at > PERIOD or any(reading.gone() for reading in self.latest.values())
 
     async def refresh(self, devices: tuple[Device, ...], tenants: Tenants) -> None:
         """Reads all devices now, or joins the reading that is under way. Bounded: a driver that hangs leaves the last readings."""
@@ -72,7 +84,8 @@ class Readings:
     async def _read(self, devices: tuple[Device, ...], tenants: Tenants) -> None:
         before = _ledger_figures(tenants)
         loop = asyncio.get_running_loop()
-        self.latest = await loop.run_in_executor(self._executor, self._ask, [device.uuid for device in devices])
+        known = {uuid: dict(reading.started) for uuid, reading in self.latest.items()}
+        self.latest = await loop.run_in_executor(self._executor, self._ask, [device.uuid for device in devices], known)
         self._read_at = self._clock()
         self._settle(tenants, before)
 
@@ -93,26 +106,46 @@ class Readings:
                         may_fall = self._read_at - self._steady[key][1] >= STEADY
                         ledger.set_residual(tenant, process, index, residual=max(0, held - unmoved[key]), may_fall=may_fall)
 
-    def _ask(self, uuids: list[str]) -> dict[str, Reading]:
+    def _ask(self, uuids: list[str], known: Mapping[str, Mapping[int, int]]) -> dict[str, Reading]:
+        """Runs in the thread. `known`: the processes that the readings before could see, by device."""
         result = {}
         for uuid in uuids:
             try:
-                memory, readings = self._backend.memory(uuid), self._backend.readings(uuid)
-                processes = {process.pid: process.memory_used or 0 for process in self._backend.processes(uuid)}
+                reading = self._ask_one(uuid, known.get(uuid, {}))
+                trouble = "it is lost, or the driver does not tell its memory" if reading is None else None
             except DevicesUnavailable as error:
-                _log.warning("device %s cannot be read: %s", uuid, error)
-                continue
-            if memory is None:
-                continue
-            result[uuid] = Reading(
-                memory_used=memory.used,
-                memory_free=memory.free,
-                utilization=readings.utilization,
-                temperature=readings.temperature,
-                power=readings.power,
-                processes=processes,
-            )
+                reading, trouble = None, str(error)
+            if reading is not None:
+                result[uuid] = reading
+            self._note(uuid, trouble)
         return result
+
+    def _ask_one(self, uuid: str, known: Mapping[int, int]) -> Reading | None:
+        memory = self._backend.memory(uuid)
+        if memory is None:
+            return None
+        readings = self._backend.readings(uuid)
+        listed = {process.pid: process.memory_used or 0 for process in self._backend.processes(uuid)}
+        started = {pid: start for pid in listed if (start := start_time(pid)) is not None}
+        # The driver takes a while to let go of a process that has ended; who could be seen before and cannot be now is one.
+        dead = known.keys() & listed.keys() - started.keys()
+        return Reading(
+            memory_used=memory.used,
+            memory_free=memory.free,
+            utilization=readings.utilization,
+            temperature=readings.temperature,
+            power=readings.power,
+            processes={pid: held for pid, held in listed.items() if pid not in dead},
+            started=started | {pid: known[pid] for pid in dead},
+        )
+
+    def _note(self, uuid: str, trouble: str | None) -> None:
+        if trouble is None:
+            if self._troubles.pop(uuid, None) is not None:
+                _log.info("device %s can be read again", uuid)
+        elif self._troubles.get(uuid) != trouble:
+            self._troubles[uuid] = trouble
+            _log.warning("device %s cannot be read: %s", uuid, trouble)
 
     def close(self) -> None:
         self._executor.shutdown(wait=False, cancel_futures=True)

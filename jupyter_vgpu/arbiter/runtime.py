@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
 import socket
+import stat
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,10 +55,10 @@ def find_runtime(environ: Mapping[str, str]) -> Runtime:
         if not os.path.isabs(given) or not _fits(given):
             raise InvalidValue(field="VGPU_SOCKET", value=given, allowed=f"an absolute path of at most {UNIX_PATH_MAXIMUM} bytes")
         return Runtime(directory=Path(given).parent, socket=Path(given))
+    host = host_runtime(environ)
+    if answers(host.socket):
+        return host
     below = _simulated_name(environ)
-    host = HOST_DIRECTORY / below / _SOCKET
-    if answers(host):
-        return Runtime(directory=host.parent, socket=host)
     directory = user_directory(environ)
     # An XDG_RUNTIME_DIR so deep that its sockets cannot be bound is of no use.
     if not _fits(str(directory / below / _SOCKET)):
@@ -64,6 +66,26 @@ def find_runtime(environ: Mapping[str, str]) -> Runtime:
     if below:
         directory = private_directory(directory / below)
     return Runtime(directory=directory, socket=directory / _SOCKET)
+
+
+def host_runtime(environ: Mapping[str, str]) -> Runtime:
+    """Where the host service for these devices lives, whether one runs or not. Nothing is made here: see `make_host_directory`."""
+    directory = HOST_DIRECTORY / _simulated_name(environ)
+    return Runtime(directory=directory, socket=directory / _SOCKET)
+
+
+def make_host_directory(runtime: Runtime) -> None:
+    """Makes the host service's directory, for all users to enter and for its owner alone to write. Called before it starts.
+
+    Raises `PermissionError` for a directory that others could write: they could put their own sockets into it.
+    """
+    for directory in (HOST_DIRECTORY, runtime.directory):
+        with contextlib.suppress(FileExistsError):
+            directory.mkdir()
+        status = os.lstat(directory)
+        if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.getuid():
+            raise PermissionError(f"{directory} is not a directory of uid {os.getuid()}; remove it, then start the host service again")
+        os.chmod(directory, 0o755)  # whatever the umask
 
 
 def answers(path: Path) -> bool:

@@ -104,7 +104,8 @@ class State:
     def device_view(self, device: Device) -> DeviceView:
         reading = self.readings.latest.get(device.uuid)
         tenants = {process.pid for tenant in self.tenants for process in tenant.attached}
-        unmanaged = {pid: used for pid, used in reading.processes.items() if pid not in tenants} if reading else {}
+        others = reading.processes.keys() - tenants - reading.gone() if reading else set()
+        unmanaged = {pid: reading.processes[pid] for pid in others}
         return {
             "uuid": device.uuid,
             "index": device.index,

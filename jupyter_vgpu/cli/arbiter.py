@@ -16,16 +16,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     from jupyter_vgpu.arbiter.client import ArbiterUnavailable
-    from jupyter_vgpu.arbiter.runtime import HOST_DIRECTORY, answers, find_runtime
+    from jupyter_vgpu.arbiter.runtime import answers, find_runtime, host_runtime, make_host_directory
     from jupyter_vgpu.native.environment import arbiter_environment
 
+    runtime = host_runtime(os.environ) if args.host else find_runtime(os.environ)
     if args.host:
-        directory, socket = HOST_DIRECTORY, HOST_DIRECTORY / "arbiter.sock"
-        directory.mkdir(mode=0o755, exist_ok=True)
-    else:
-        runtime = find_runtime(os.environ)
-        directory, socket = runtime.directory, runtime.socket
-    if answers(socket):
-        raise ArbiterUnavailable(f"an arbiter already serves {socket}; `jupyter vgpu status` shows its pool")
-    command = [sys.executable, "-m", "jupyter_vgpu.arbiter", "--socket", str(socket), *(["--host"] if args.host else [])]
-    os.execve(sys.executable, command, arbiter_environment(os.environ, directory=directory))
+        make_host_directory(runtime)
+    if answers(runtime.socket):
+        raise ArbiterUnavailable(f"an arbiter already serves {runtime.socket}; `jupyter vgpu status` shows its pool")
+    command = [sys.executable, "-m", "jupyter_vgpu.arbiter", "--socket", str(runtime.socket), *(["--host"] if args.host else [])]
+    os.execve(sys.executable, command, arbiter_environment(os.environ, directory=runtime.directory))

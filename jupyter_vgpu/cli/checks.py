@@ -53,8 +53,8 @@ def versions() -> Check:
 
 
 def native(environ: Mapping[str, str]) -> Check:
-    reason = unavailable_reason()
-    return Check("native part", "fail", reason) if reason else Check("native part", "ok", "shim, scheduler and simulator are installed")
+    reason = unavailable_reason(environ)
+    return Check("native part", "fail", reason) if reason else Check("native part", "ok", "everything that these devices need is installed")
 
 
 def driver(environ: Mapping[str, str]) -> Check:

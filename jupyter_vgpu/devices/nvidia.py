@@ -108,7 +108,10 @@ class Nvml:
         """Every GPU; in the place of one in MIG mode, its instances, because only they can be computed on."""
         nvml = self._nvml
         self._start()
-        for index in range(self._ask(nvml.nvmlDeviceGetCount)):
+        count = self._reading(nvml.nvmlDeviceGetCount)
+        if count is None:
+            raise DevicesUnavailable("NVML does not tell how many devices there are")
+        for index in range(count):
             gpu = self._reading(nvml.nvmlDeviceGetHandleByIndex, index)
             if gpu is None:
                 log.warning("NVML does not open GPU %d; it is left alone", index)

@@ -23,10 +23,13 @@ _NAMES = {
     "sim": {"libcuda.so": locate.SIM_CUDA, "libcuda.so.1": locate.SIM_CUDA, "libnvidia-ml.so.1": locate.SIM_NVML},
 }
 
+_Target = tuple[str, str, Path]
+"""Kind of directory, name of the link in it, and the file behind it."""
+
 
 @dataclass(frozen=True)
 class LinkDirectories:
-    """`shim` goes in front of what a tenant has; `sim` stands where the driver would be."""
+    """`shim` goes in front of what a tenant has; `sim` stands where the driver would be, for simulated devices."""
 
     shim: Path
     sim: Path
@@ -61,43 +64,49 @@ def private_directory(path: Path) -> Path:
 
 
 def link_directories(environ: Mapping[str, str]) -> LinkDirectories:
-    """The link directories for the installed libraries, made if they are missing. Raises `NativeUnavailable` without libraries."""
+    """The link directories for the installed libraries, made if they are missing. Raises `NativeUnavailable` without libraries.
+
+    An installation may lack the simulator; then there are no links in `sim`, and simulated devices raise `NativeUnavailable`.
+    """
+    simulator = bool(environ.get("VGPU_SIMULATED")) or all((locate.library_directory() / file).is_file() for file in locate.SIMULATOR)
+    targets = [
+        (kind, name, locate.library(file))
+        for kind, names in _NAMES.items()
+        if kind == "shim" or simulator
+        for name, file in names.items()
+    ]
     root = private_directory(user_directory(environ) / "links")
-    build = root / _build_key()
-    if not _complete(build):
-        _make(root, build)
+    build = root / _build_key(targets)
+    if not _complete(build, targets):
+        _make(root, build, targets)
     return LinkDirectories(shim=build / "shim", sim=build / "sim")
 
 
-def _targets() -> list:
-    return [(kind, name, locate.library(file)) for kind, names in _NAMES.items() for name, file in names.items()]
-
-
-def _build_key() -> str:
+def _build_key(targets: list[_Target]) -> str:
     digest = hashlib.sha256()
-    for file in sorted({str(target) for _, _, target in _targets()}):
+    for file in sorted({str(target) for _, _, target in targets}):
         status = os.stat(file)
         digest.update(f"{file}\0{status.st_dev}\0{status.st_ino}\0{status.st_size}\0{status.st_mtime_ns}\n".encode())
     return digest.hexdigest()[:16]
 
 
-def _complete(build: Path) -> bool:
+def _complete(build: Path, targets: list[_Target]) -> bool:
     try:
-        return all(os.readlink(build / kind / name) == str(target) for kind, name, target in _targets())
+        return all(os.readlink(build / kind / name) == str(target) for kind, name, target in targets)
     except OSError:
         return False
 
 
-def _make(root: Path, build: Path) -> None:
+def _make(root: Path, build: Path, targets: list[_Target]) -> None:
     temporary = Path(tempfile.mkdtemp(prefix=".new-", dir=root))
     try:
-        for kind, name, target in _targets():
+        for kind, name, target in targets:
             (temporary / kind).mkdir(exist_ok=True)
             os.symlink(target, temporary / kind / name)
         try:
             os.rename(temporary, build)  # atomic: nobody ever sees half of it
         except OSError:
-            if _complete(build):  # another process was first
+            if _complete(build, targets):  # another process was first
                 return
             # A tmp cleaner took some of the links: what is left is moved aside, since rename does not replace a directory with content.
             os.rename(build, temporary / "broken")

@@ -5,8 +5,10 @@ Everything else asks here: a path to a library is written down nowhere else.
 
 from __future__ import annotations
 
+import os
 import platform
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Optional
 
@@ -16,7 +18,9 @@ SCHEDULER = "libvgpu_scheduler.so"
 SIM_CUDA = "libvgpu_sim_cuda.so"
 SIM_NVML = "libvgpu_sim_nvml.so"
 SIMGPU = "vgpu-simgpu"
-FILES = (SHIM, SHIM_NVML, SCHEDULER, SIM_CUDA, SIM_NVML, SIMGPU)
+SHARING = (SHIM, SHIM_NVML, SCHEDULER)
+SIMULATOR = (SIM_CUDA, SIM_NVML, SIMGPU)
+FILES = SHARING + SIMULATOR
 
 _HERE = Path(__file__).resolve().parent
 
@@ -47,17 +51,22 @@ def header(name: str) -> Path:
     raise NativeUnavailable(f"the header vgpu/{name} is not in this installation; reinstall jupyter-vgpu")
 
 
-def available() -> bool:
-    """Whether kernels can run under the shim here."""
-    return unavailable_reason() is None
+def available(environ: Optional[Mapping[str, str]] = None) -> bool:
+    """Whether kernels can run under the shim here; see `unavailable_reason`."""
+    return unavailable_reason(environ) is None
 
 
-def unavailable_reason() -> Optional[str]:
-    """Why kernels cannot run under the shim here, for a person; None if they can."""
+def unavailable_reason(environ: Optional[Mapping[str, str]] = None) -> Optional[str]:
+    """Why kernels with this environment (None: this process's) cannot run under the shim here, for a person; None if they can.
+
+    Called by provisioner, server extension and `doctor` before they ask for a lease. The simulator's files are needed by simulated devices
+    alone: a packager may leave them out.
+    """
     reason = _platform_reason()
     if reason:
         return reason
-    missing = [name for name in FILES if not (library_directory() / name).is_file()]
+    simulated = bool((os.environ if environ is None else environ).get("VGPU_SIMULATED"))
+    missing = [name for name in (FILES if simulated else SHARING) if not (library_directory() / name).is_file()]
     return _missing_reason(missing) if missing else None
 
 
