@@ -1,6 +1,8 @@
 """A CUDA program that obeys: one JSON line in, one out. It knows nothing of us; what it runs under decides what it sees.
 
-    ["method", arguments...] -> [error, value]; `error` is CUDA's or NVML's name without its prefix, null for success
+    ["method", arguments...] -> [error, value]; `error` is CUDA's name without its prefix, null for success
+
+`tenant.py SOCKET` forks such a program for each connection instead: tests that need many of them would wait long.
 """
 
 from __future__ import annotations
@@ -8,9 +10,11 @@ from __future__ import annotations
 import ctypes
 import json
 import os
+import signal
+import socket
 import sys
 import time
-from typing import Any
+from typing import Any, TextIO
 
 from cuda.bindings import driver
 
@@ -139,11 +143,9 @@ class Program:
         ok(driver.cuCtxSynchronize())
 
 
-def main() -> None:
+def obey(commands: TextIO, answers: TextIO) -> None:
     program = Program()
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what else is printed must not stand between two answers
-    for line in sys.stdin:
+    for line in commands:
         method, *arguments = json.loads(line)
         try:
             answer = [None, getattr(program, method)(*arguments)]
@@ -152,5 +154,26 @@ def main() -> None:
         print(json.dumps(answer), file=answers, flush=True)
 
 
+def fork_for_each_connection(path: str) -> None:
+    """Programs that need not be loaded anew: a connection's first line is what its program's environment has besides."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(path)
+    listener.listen()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
+    while True:
+        connection, _ = listener.accept()
+        if os.fork() == 0:
+            listener.close()
+            with connection, connection.makefile("r") as commands, connection.makefile("w") as answers:
+                os.environ.update(json.loads(commands.readline()))
+                obey(commands, answers)
+            os._exit(0)
+        connection.close()
+
+
 if __name__ == "__main__":
-    main()
+    if len(sys.argv) > 1:
+        fork_for_each_connection(sys.argv[1])
+    own_answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what else is printed must not stand between two answers
+    obey(sys.stdin, own_answers)

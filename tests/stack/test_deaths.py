@@ -67,7 +67,7 @@ def test_after_the_arbiters_death_the_quota_holds_and_its_successor_takes_everyt
     until(lambda: all(lease["processes"] for lease in stack.client.leases()), what="the leases' return")
     after = tenant.lease
     assert after["parts"][0]["memory_used"] == 2 * GIB + CONTEXT
-    assert {key: after[key] for key in ("id", "created", "name", "owner")} == {key: before[0][key] for key in ("id", "created", "name", "owner")}
+    assert [after[key] for key in ("id", "created", "name", "owner")] == [before[0][key] for key in ("id", "created", "name", "owner")]
     assert neighbour.lease["parts"] == before[1]["parts"]
     assert stack.device()["unmanaged"] == []
     # The shims speak with the new one.
