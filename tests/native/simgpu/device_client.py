@@ -11,6 +11,7 @@ import json
 import os
 import re
 import socket
+import struct
 import subprocess
 import sys
 import time
@@ -236,6 +237,23 @@ def until(condition: Callable[[], Any], *, seconds: float = 10.0) -> None:
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds} s"
         time.sleep(0.001)
+
+
+def floats(*values: float) -> bytes:
+    return struct.pack(f"{len(values)}f", *values)
+
+
+def status_of(call, *arguments, **keywords) -> int:
+    """The CUresult with which the call fails; 0 if it does not."""
+    try:
+        call(*arguments, **keywords)
+    except CallFailed as failed:
+        return failed.status
+    return 0
+
+
+def saxpy(gpu: Connection, a: float, x: int, y: int, count: int, stream: int = 0) -> None:
+    gpu.launch("kSaxpy", struct.pack("<f4xQQI", a, x, y, count), threads=count, stream=stream)
 
 
 class Child:
