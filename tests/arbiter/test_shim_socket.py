@@ -204,7 +204,7 @@ def test_descriptors_that_nobody_asked_for_are_closed(arbiter, created, shim, co
             with pytest.raises((EOFError, ConnectionResetError)):
                 bad.receive()
         bad.close()
-        assert held() == 0
+        wait_until(lambda: held() == 0, what="the end of its descriptors")
     assert shim.reserve(GIB).status == protocol.STATUS_OK
 
 

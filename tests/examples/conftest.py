@@ -14,6 +14,8 @@ def simulated(monkeypatch):
     for name in [name for name in os.environ if name.startswith("VGPU_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("JUPYTER_DEFAULT_PROVISIONER_NAME", "vgpu")
+    # Here a kernel without a lease would be the failure, however busy the machine.
+    monkeypatch.setattr("jupyter_vgpu_provisioner.local.VgpuProvisioner.lease_timeout", 60.0)
     with own_pool() as variables:
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
