@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """Runs the test suites one after another, prints each one's time, and fails if one of them failed.
 
+Tests marked `root` are run by root alone; who is not is told so.
+
 Usage: tools/suites.py [--all] [SUITE ...]
 
 A suite that fails does not stop the ones behind it. `--all` adds what is marked slow. The last line counts the suites.
@@ -31,7 +33,8 @@ class Suite:
 
 def suites(*, slow: bool) -> dict[str, Suite]:
     # `ci` is a profile that hypothesis ships: the same examples on every run, no deadline on a busy machine.
-    marked = ["--hypothesis-profile=ci", *([] if slow else ["-m", "not slow"])]
+    left_out = ["slow"] * (not slow) + ["root"] * (os.geteuid() != 0)
+    marked = ["--hypothesis-profile=ci", "-m", " and ".join(f"not {mark}" for mark in left_out)]
     elsewhere = [f"--ignore=tests/{name}" for name in PYTHON_TESTS_ELSEWHERE]
     return {
         "ruff": Suite([sys.executable, "-m", "ruff", "check", "."]),
@@ -61,6 +64,8 @@ def main() -> int:
         status = subprocess.run(suite.command, cwd=suite.cwd, env={**os.environ, **suite.environment}, check=False).returncode
         results.append((name, status == 0, time.monotonic() - start))
 
+    if os.geteuid() != 0:
+        print("\nNot run, because they need root (as in CI): the tests of the host service between two users (pytest -m root)")
     print("\nsuite         time")
     for name, passed, seconds in results:
         print(f"{name:<11} {seconds:5.0f} s  {'passed' if passed else 'FAILED'}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from jupyter_vgpu.arbiter import runtime
 from jupyter_vgpu.arbiter.runtime import UNIX_PATH_MAXIMUM, find_runtime
 from jupyter_vgpu.native import environment, links, locate
 from jupyter_vgpu.pool.model import InvalidValue
@@ -151,6 +153,19 @@ def test_missing_libraries_are_named_with_what_to_do(libraries):
         locate.library(locate.SHIM)
 
 
+def test_real_devices_do_not_need_the_simulator(libraries, environ):
+    for name in locate.SIMULATOR:
+        (libraries / name).unlink()
+    assert locate.unavailable_reason(environ) is None
+    directories = links.link_directories(environ)
+    assert os.readlink(directories.shim / "libcuda.so.1") == str(libraries / locate.SHIM)
+    assert not directories.sim.exists()
+    simulated = {**environ, "VGPU_SIMULATED": "2x16GiB"}
+    assert locate.SIMGPU in locate.unavailable_reason(simulated)
+    with pytest.raises(locate.NativeUnavailable, match=locate.SIM_CUDA):
+        links.link_directories(simulated)
+
+
 def test_other_systems_are_told_why(libraries, monkeypatch):
     monkeypatch.setattr(sys, "platform", "darwin")
     assert "Linux only" in locate.unavailable_reason()
@@ -165,6 +180,40 @@ def test_where_an_arbiter_lives(environ):
     assert odd.parent == base and len(odd.name) < 40
     for path in (base, base / "simulated-2x16GiB"):
         assert path.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.fixture
+def host_directory(directory, monkeypatch):
+    monkeypatch.setattr(runtime, "HOST_DIRECTORY", directory / "host")
+    return directory / "host"
+
+
+@pytest.mark.parametrize("simulated", ["", "2x16GiB", "../../" + "x" * 300])
+def test_clients_and_the_host_service_meet_once_it_answers(environ, host_directory, simulated):
+    environ["VGPU_SIMULATED"] = simulated
+    own = runtime.find_runtime(environ)
+    host = runtime.host_runtime(environ)
+    assert own.socket != host.socket and host.directory.is_relative_to(host_directory)
+    before = os.umask(0o077)
+    try:
+        runtime.make_host_directory(host)
+        runtime.make_host_directory(host)
+    finally:
+        os.umask(before)
+    assert {path.stat().st_mode & 0o777 for path in (host_directory, host.directory)} == {0o755}
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(str(host.socket))
+        listener.listen()
+        assert runtime.find_runtime(environ) == host
+        assert runtime.find_runtime({**environ, "VGPU_SIMULATED": "4x1GiB"}) != host, "other devices, another arbiter"
+    assert runtime.find_runtime(environ) == own
+
+
+def test_a_host_directory_of_somebody_else_is_refused(environ, host_directory, monkeypatch):
+    host_directory.mkdir()
+    monkeypatch.setattr(os, "getuid", lambda: 12345)
+    with pytest.raises(PermissionError, match="host service"):
+        runtime.make_host_directory(runtime.host_runtime(environ))
 
 
 def test_a_runtime_directory_too_deep_for_a_socket_is_not_used(tmp_path):

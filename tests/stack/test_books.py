@@ -165,8 +165,8 @@ def forks(stack: Stack) -> Iterator[str]:
 
 
 WHO = st.integers(0, 1)
-# The simulated driver rounds up to 512 bytes, managed memory to pages of UNIT. The shim counts what was asked, so other sizes agree only to within UNIT an allocation until the
-# next reading of NVML brings the difference in; here every figure has to agree at every step.
+# The simulated driver rounds up to 512 bytes, managed memory to pages of UNIT. The shim counts what was asked, so other sizes agree only to
+# within UNIT an allocation until the next reading of NVML brings the difference in; here every figure has to agree at every step.
 UNIT = 4096
 SIZES = st.one_of(
     st.integers(2 * MIB // UNIT, 3 * GIB // UNIT).map(lambda units: units * UNIT),
@@ -181,7 +181,12 @@ STEPS = st.one_of(
 )
 
 
-@settings(max_examples=40, deadline=None, phases=[Phase.explicit, Phase.generate], suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
+@settings(
+    max_examples=40,
+    deadline=None,
+    phases=[Phase.explicit, Phase.generate],  # to shrink an example takes minutes, and its steps are few
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(steps=st.lists(STEPS, min_size=5, max_size=15))
 def test_ledger_lease_and_driver_agree_at_every_step(stack: Stack, forks: str, steps: list[tuple]) -> None:
     pair = Pair(stack, forks)
