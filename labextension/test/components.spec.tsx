@@ -199,7 +199,7 @@ describe('PoolView', () => {
 
     it('offers one quota, which is for each of them and begins with the largest', async () => {
       await show(pool({ devices, leases: [lease({ parts })] }));
-      expect(host.querySelector('form')!.textContent).toContain('Memory / GPU');
+      expect(host.querySelector('form')!.textContent).toContain('Memory each');
       expect(field('Memory limit').getAttribute('aria-label')).toContain('on each of its GPUs');
       expect(field('Memory limit').value).toBe('24');
       type(field('Memory limit'), '4');

@@ -6,7 +6,7 @@ import { existsSync } from 'fs';
 const port = Number(process.env.VGPU_TEST_PORT ?? 18931);
 const servers = {
   simulated: { port, environment: { VGPU_SIMULATED: '2x16GiB' } },
-  none: { port: port + 1, environment: {} }
+  none: { port: port + 1, environment: { VGPU_SIMULATED: '', VGPU_TEST_NO_GPU: '1' } }
 };
 const address = (at: number) => `http://localhost:${at}/user/alice`;
 
@@ -36,9 +36,9 @@ export default defineConfig({
     { name: 'none', testMatch: '**/nogpu.spec.ts', use: { baseURL: address(servers.none.port) } }
   ],
   webServer: Object.values(servers).map(server => ({
-    command: 'exec python -m jupyterlab --config jupyter_server_config.py',
+    command: `exec python server.py ${server.port}`,
     url: `${address(server.port)}/api`,
-    env: { ...server.environment, VGPU_TEST_PORT: String(server.port) },
+    env: server.environment,
     timeout: 60_000,
     gracefulShutdown: { signal: 'SIGTERM' as const, timeout: 10_000 }
   }))

@@ -68,7 +68,7 @@ export function QuotaControl(props: IQuotaControlProps): JSX.Element {
       onKeyDown={onKeyDown}
     >
       <Field
-        label={several ? trans.__('Memory / GPU') : trans.__('Memory')}
+        label={several ? trans.__('Memory each') : trans.__('Memory')}
         description={
           several
             ? trans.__(
@@ -83,7 +83,7 @@ export function QuotaControl(props: IQuotaControlProps): JSX.Element {
         errorId={refusal?.field === 'memory' ? errorId : undefined}
       />
       <Field
-        label={several ? trans.__('Compute / GPU') : trans.__('Compute')}
+        label={several ? trans.__('Compute each') : trans.__('Compute')}
         description={
           several
             ? trans.__('Compute share of %1 on each of its GPUs in percent of the device', name)

@@ -6,11 +6,32 @@ export { expect };
 
 const PANEL = 'jupyter-vgpu-pool';
 
+interface IFixtures {
+  /** Errors on the browser's console that the test provokes, such as the browser's own line for each answer that is one. */
+  expectedErrors: RegExp | null;
+  noOtherErrors: void;
+}
+
 /**
  * Galata's page, on real sessions and kernels. Galata makes and removes its directory and its kernels without regard to a
- * base_url, so both are made and removed here.
+ * base_url, so both are made and removed here. A test fails on any error on the browser's console that it did not expect.
  */
-export const test = galata.extend({
+export const test = galata.extend<IFixtures>({
+  expectedErrors: [null, { option: true }],
+  noOtherErrors: [
+    async ({ context, expectedErrors }, use) => {
+      const errors: string[] = [];
+      context.on('weberror', error => errors.push(String(error.error().stack ?? error.error())));
+      context.on('console', message => {
+        if (message.type() === 'error') {
+          errors.push(`${message.text()} (${message.location().url})`);
+        }
+      });
+      await use();
+      expect(errors.filter(error => !expectedErrors?.test(error))).toEqual([]);
+    },
+    { auto: true }
+  ],
   kernels: null,
   sessions: null,
   tmpPath: async ({ request, baseURL }, use, info) => {
@@ -29,6 +50,30 @@ export const test = galata.extend({
   }
 });
 
+/** Opens a new notebook with one cell in a tab of its own, and waits for its kernel. */
+export async function openNotebook(page: IJupyterLabPageFixture, name: string, source: string): Promise<void> {
+  await page.evaluate(
+    async ([directory, file, code]) => {
+      const { commands, serviceManager } = (window as any).jupyterapp;
+      const metadata = { kernelspec: { name: 'python3', display_name: 'Python 3' }, language_info: { name: 'python' } };
+      const cell = { id: 'only', cell_type: 'code', metadata: {}, outputs: [], execution_count: null, source: code };
+      const path = `${directory}/${file}`;
+      const content = { cells: [cell], metadata, nbformat: 4, nbformat_minor: 5 };
+      await serviceManager.contents.save(path, { type: 'notebook', format: 'json', content });
+      const panel = await commands.execute('docmanager:open', { path });
+      await panel.sessionContext.ready;
+    },
+    [await page.filebrowser.getCurrentDirectory(), name, source]
+  );
+}
+
+/** Runs the notebook's cell and gives what it printed. */
+export async function runCell(page: IJupyterLabPageFixture, notebook: string): Promise<string | undefined> {
+  await page.notebook.activate(notebook);
+  await page.notebook.runCell(0, true);
+  return (await page.notebook.getCellTextOutput(0))?.join('').trim();
+}
+
 /** Opens the panel and gives it. */
 export async function openPanel(page: IJupyterLabPageFixture): Promise<Locator> {
   await page.sidebar.openTab(PANEL);
@@ -40,6 +85,11 @@ export async function openPanel(page: IJupyterLabPageFixture): Promise<Locator> 
 /** The panel's row of the notebook. */
 export function row(panel: Locator, notebook: string): Locator {
   return panel.locator('.jp-vgpu-Lease').filter({ hasText: notebook });
+}
+
+/** What the row says of each of the kernel's devices. */
+export function parts(row: Locator): Locator {
+  return row.locator('.jp-vgpu-Lease-part');
 }
 
 /** Saves the picture for the documentation when asked to; otherwise beside the test's other results. */

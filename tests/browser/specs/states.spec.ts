@@ -24,9 +24,18 @@ const device = (index: number, changes: object = {}) => ({
   ...changes
 });
 
+const part = {
+  device: 'GPU-0',
+  memory: 20 * GIB,
+  memory_guarantee: 20 * GIB,
+  memory_used: 19.2 * GIB,
+  compute: 0.25,
+  compute_cap: null
+};
+
 const lease = (name: string, changes: object = {}) => ({
   id: name,
-  kernel_id: null,
+  kernel_id: `kernel-of-${name}`,
   name,
   path: name,
   owner: 'alice',
@@ -34,9 +43,7 @@ const lease = (name: string, changes: object = {}) => ({
   class: null,
   priority: 'interactive',
   state: 'active',
-  parts: [
-    { device: 'GPU-0', memory: 20 * GIB, memory_guarantee: 0, memory_used: 19.2 * GIB, compute: 0.25, compute_cap: null }
-  ],
+  parts: [part],
   processes: [],
   created: 1000,
   idle_since: null,
@@ -77,7 +84,9 @@ test('says that there is no GPU, with the reason', async ({ page }) => {
   await expect(panel.getByRole('heading', { name: 'Devices' })).toHaveCount(0);
 });
 
-test('says who else manages a device, why a kernel waits, and what is wrong with the policy (screenshot)', async ({ page }) => {
+test('says who else manages a device, why a kernel waits, and what is wrong with the policy (screenshot)', async ({
+  page
+}) => {
   await answer(
     page,
     pool({
@@ -87,13 +96,16 @@ test('says who else manages a device, why a kernel waits, and what is wrong with
         lease('analysis.ipynb', {
           state: 'queued',
           queue_position: 2,
-          message: 'memory: 200 GiB was asked for; 141 GiB is all that GPU 0 has'
+          parts: [{ ...part, memory_used: 0 }],
+          message: '20 GiB have to be guaranteed, and device 0 has 4 GiB left to guarantee'
         })
       ],
       policy: {
         source: 'policy.yaml',
         revision: 3,
-        error: "classes.small.memory: '8GB?' is not allowed; allowed: a number of bytes or a size such as 512MiB, 8GiB or 8GB",
+        error:
+          "policy.yaml:3: classes.small.memory: '8GB?' is not allowed; allowed: a number of bytes or a size such as 512MiB, " +
+          '8GiB or 8GB, or a fraction of a device from 0.01 to 1.0, such as 0.25 or 25%',
         policy: {}
       }
     })
@@ -105,14 +117,24 @@ test('says who else manages a device, why a kernel waits, and what is wrong with
   await picture(page, 'pool-notices', panel);
 });
 
-test('says that the pool does not answer, and recovers', async ({ page }) => {
-  const error = { code: 'unavailable', message: 'the arbiter does not answer', field: null, value: null, allowed: null };
-  const reply = await answer(page, { error });
-  reply.status = 503;
-  const panel = await openPanel(page);
-  await expect(panel.getByRole('alert')).toContainText('the arbiter does not answer');
-  Object.assign(reply, { status: 200, json: pool() });
-  // The panel's poll backs off to 15 seconds at most.
-  await expect(panel.getByRole('alert')).toHaveCount(0, { timeout: 40_000 });
-  await expect(panel).toContainText('NVIDIA H200');
+test.describe('without an answer', () => {
+  test.use({ expectedErrors: /503 .*vgpu\/api\/pool/ });
+
+  test('says that the pool does not answer, and recovers', async ({ page }) => {
+    const error = {
+      code: 'unavailable',
+      message: 'the arbiter does not answer',
+      field: null,
+      value: null,
+      allowed: null
+    };
+    const reply = await answer(page, { error });
+    reply.status = 503;
+    const panel = await openPanel(page);
+    await expect(panel.getByRole('alert')).toContainText('the arbiter does not answer');
+    Object.assign(reply, { status: 200, json: pool() });
+    // The panel's poll backs off to 15 seconds at most.
+    await expect(panel.getByRole('alert')).toHaveCount(0, { timeout: 40_000 });
+    await expect(panel).toContainText('NVIDIA H200');
+  });
 });
