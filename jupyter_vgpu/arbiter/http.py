@@ -18,7 +18,7 @@ from typing import Any
 from tornado.httpserver import HTTPServer
 from tornado.iostream import StreamClosedError
 from tornado.netutil import bind_unix_socket
-from tornado.web import Application, RequestHandler
+from tornado.web import Application, HTTPError, RequestHandler
 
 from jupyter_vgpu.arbiter.operations import Caller, Operations, Unavailable
 from jupyter_vgpu.arbiter.processes import NoSuchProcess, peer, peer_pidfd
@@ -27,10 +27,18 @@ from jupyter_vgpu.pool.model import InvalidValue
 
 BASE = "/vgpu/api"
 BODY_MAXIMUM = 64 * 1024
+_BODY_READ = 1 << 20
+"""Bytes: what is larger is not even read, and the connection closed."""
+_DEPTH_MAXIMUM = 8
 _STATUS = {"invalid": 400, "forbidden": 403, "not_found": 404, "conflict": 409, "unavailable": 503}
 _CODES = {status: code for code, status in _STATUS.items()}
 
 _log = logging.getLogger(__name__)
+
+
+def _nested_deeper(value: object, *, than: int) -> bool:
+    inner = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return inner is not None and (than == 0 or any(_nested_deeper(item, than=than - 1) for item in inner))
 
 
 def _operation(method: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[None]]:
@@ -95,11 +103,19 @@ class _Handler(RequestHandler):
         return tenant
 
     def json_body(self) -> object:
+        body = self.request.body
+        start = body[:200].decode(errors="replace")
+        if len(body) > BODY_MAXIMUM:
+            allowed = f"at most {BODY_MAXIMUM} bytes"
+            raise InvalidValue(field=None, value=start, allowed=allowed, message=f"the body has {len(body)} bytes; allowed: {allowed}")
         try:
-            return json.loads(self.request.body)
-        except ValueError:
-            text = self.request.body[:200].decode(errors="replace")
-            raise InvalidValue(field=None, value=text, allowed="a JSON object", message="the body is not JSON") from None
+            value = json.loads(body)
+        except (ValueError, RecursionError):
+            raise InvalidValue(field=None, value=start, allowed="a JSON object", message="the body is not JSON") from None
+        if _nested_deeper(value, than=_DEPTH_MAXIMUM):
+            allowed = f"values nested at most {_DEPTH_MAXIMUM} deep"
+            raise InvalidValue(field=None, value=start, allowed=allowed, message=f"the body is nested too deep; allowed: {allowed}")
+        return value
 
     def write_failure(self, code: str, message: str, *, field: str | None = None, value: Any = None, allowed: str | None = None) -> None:
         self.set_status(_STATUS[code])
@@ -115,6 +131,8 @@ class _Handler(RequestHandler):
         self.finish(json.dumps({"error": {**error, "allowed": None}}))
 
     def log_exception(self, *details: Any) -> None:
+        if isinstance(details[1], HTTPError):  # the caller's mistake, and the answer says so
+            return
         _log.error("%s %s failed", self.request.method, self.request.path, exc_info=details)
 
 
@@ -227,6 +245,6 @@ def serve(state: State, operations: Operations, *, path: Path, mode: int, touch:
     ]
     shared = {"operations": operations, "state": state, "touch": touch}
     application = Application([(route, handler, shared) for route, handler in routes], log_function=lambda handler: None)
-    server = HTTPServer(application, max_body_size=BODY_MAXIMUM, max_header_size=BODY_MAXIMUM)
+    server = HTTPServer(application, max_body_size=_BODY_READ, max_header_size=BODY_MAXIMUM)
     server.add_socket(bind_unix_socket(str(path), mode=mode))
     return server
