@@ -27,6 +27,13 @@ namespace {
   _exit(1);
 }
 
+// The host service's devices are for all users, as /dev/nvidia* are: root's, in a directory that everybody may enter.
+bool for_all_users(const std::string& path) {
+  struct stat directory {};
+  return getuid() == 0 && stat(path.substr(0, path.rfind('/') + 1).c_str(), &directory) == 0 && (directory.st_mode & S_IXOTH) &&
+         !(directory.st_mode & S_IWOTH);
+}
+
 int listen_at(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
@@ -38,7 +45,7 @@ int listen_at(const std::string& path) {
   const int socket_fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (socket_fd < 0) fail("socket", path);
   unlink(path.c_str());  // left by one that was killed: the starter holds the lock and found nobody listening
-  const mode_t mask = umask(0177);
+  const mode_t mask = umask(for_all_users(path) ? 0111 : 0177);
   if (bind(socket_fd, reinterpret_cast<sockaddr*>(&address), sizeof address) != 0) fail("bind", path);
   umask(mask);
   if (listen(socket_fd, 128) != 0) fail("listen", path);
