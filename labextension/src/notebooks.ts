@@ -103,6 +103,7 @@ export class NotebookRequests implements IDisposable {
   private _watch(panel: NotebookPanel): void {
     const context = panel.sessionContext;
     let restarting = false;
+    let kernelId: string | undefined;
     const onStatus = (_: ISessionContext, status: Kernel.Status) => {
       if (status === 'restarting' || status === 'autorestarting') {
         restarting = true;
@@ -112,6 +113,11 @@ export class NotebookRequests implements IDisposable {
       }
     };
     const onKernel = () => {
+      const id = context.session?.kernel?.id;
+      if (id === kernelId) {
+        return; // a restarted kernel is announced too, while it is still starting: its status tells when it is there
+      }
+      kernelId = id;
       restarting = false;
       this._apply(panel, { restarted: false });
     };
@@ -121,9 +127,7 @@ export class NotebookRequests implements IDisposable {
       context.statusChanged.disconnect(onStatus);
       context.kernelChanged.disconnect(onKernel);
     });
-    if (context.session?.kernel) {
-      onKernel();
-    }
+    onKernel();
   }
 
   private _apply(panel: NotebookPanel, options: { restarted: boolean }): void {

@@ -92,6 +92,17 @@ describe('NotebookRequests', () => {
     expect(api.changes).toHaveLength(3);
   });
 
+  it('asks again although JupyterLab announces the restarted kernel before it is there', async () => {
+    const panel = open({ memory: '4GiB' });
+    panel.connectTo('kernel-1');
+    await settle();
+    panel.status('restarting', 'starting');
+    panel.connectTo('kernel-1');
+    panel.status('idle');
+    await settle();
+    expect(api.changes).toHaveLength(2);
+  });
+
   it('does not undo a live resize when the page is reloaded', async () => {
     open({ memory: '4GiB' }).connectTo('kernel-1');
     await settle();
