@@ -40,16 +40,21 @@ class Nvml:
         self._nvml = nvml
         self._running = False
         self._handles: dict[str, Any] = {}
+        self._left_alone: set[str] = set()
+        """What the last listing said of devices that cannot be used: the next one says only what is new."""
         self._start()
 
     def devices(self) -> list[Device]:
         self._handles = {}
+        said, self._left_alone = self._left_alone, set()
         found = []
         for handle in self._all_handles():
             device = self._describe(handle, index=len(found))
             if device is not None:
                 found.append(device)
                 self._handles[device.uuid] = handle
+        for message in sorted(self._left_alone - said):
+            log.warning("%s; it is left alone", message)
         return found
 
     def memory(self, uuid: str) -> DeviceMemory | None:
@@ -114,7 +119,7 @@ class Nvml:
         for index in range(count):
             gpu = self._reading(nvml.nvmlDeviceGetHandleByIndex, index)
             if gpu is None:
-                log.warning("NVML does not open GPU %d; it is left alone", index)
+                self._left_alone.add(f"NVML does not open GPU {index}")
                 continue
             mode = self._reading(nvml.nvmlDeviceGetMigMode, gpu)
             if mode is None or mode[0] != nvml.NVML_DEVICE_MIG_ENABLE:
@@ -131,7 +136,7 @@ class Nvml:
         memory = self._memory(handle)
         if uuid is None or memory is None:
             # On devices that share the machine's memory NVML has no total; a quota of an unknown total would be a lie.
-            log.warning("NVML tells neither UUID and memory of device %d; it is left alone", index)
+            self._left_alone.add(f"NVML does not tell UUID and memory of device {index}")
             return None
         name = self._reading(self._nvml.nvmlDeviceGetName, handle) or "NVIDIA device"
         return Device(uuid=uuid, index=index, name=name, memory_total=memory.total, simulated="Simulated" in name)
@@ -148,11 +153,19 @@ class Nvml:
         """A process that both computes and draws is in several of NVML's lists, with the same figure in each."""
         held: dict[int, int | None] = {}
         for kind in _PROCESS_LISTS:
-            listed = self._reading(getattr(self._nvml, f"nvmlDeviceGet{kind}RunningProcesses"), handle)
-            for process in listed or ():
+            for process in self._listed(kind, handle):
                 known = held.get(process.pid)
                 held[process.pid] = known if process.usedGpuMemory is None else max(known or 0, process.usedGpuMemory)
         return [DeviceProcess(pid=pid, memory_used=memory) for pid, memory in sorted(held.items())]
+
+    def _listed(self, kind: str, handle: Any) -> list[Any]:
+        """One of NVML's lists. By its versioned names: the unversioned one turns the driver's answer that it lacks the newest version
+        into an exception of another family. Drivers before 510 have only the second version."""
+        for version in ("_v3", "_v2"):
+            listed = self._reading(getattr(self._nvml, f"nvmlDeviceGet{kind}RunningProcesses{version}"), handle)
+            if listed is not None:
+                return listed
+        return []
 
     def _readings(self, handle: Any) -> DeviceReadings:
         nvml = self._nvml

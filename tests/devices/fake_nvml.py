@@ -42,6 +42,7 @@ class FakeNvml:
         self.gpus = list(gpus)
         self.broken: int | None = None
         """An error that every call answers with: NVML as a whole is gone."""
+        self.process_list_versions = {3, 2}
         self.inits = self.shutdowns = 0
 
     def __getattr__(self, name):
@@ -106,18 +107,28 @@ class FakeNvml:
             return SimpleNamespace(total=gpu.total, used=gpu.used, reserved=gpu.reserved, free=gpu.total - gpu.used - gpu.reserved)
         return SimpleNamespace(total=gpu.total, used=gpu.used + gpu.reserved, free=gpu.total - gpu.used - gpu.reserved)
 
-    def _listed(self, gpu, held):
+    def _listed(self, gpu, held, version):
         self._check(gpu, "processes")
+        if version not in self.process_list_versions:
+            raise NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
         return [SimpleNamespace(pid=pid, usedGpuMemory=memory) for pid, memory in held.items()]
 
-    def nvmlDeviceGetComputeRunningProcesses(self, gpu):
-        return self._listed(gpu, gpu.processes)
+    def nvmlDeviceGetComputeRunningProcesses_v3(self, gpu):
+        return self._listed(gpu, gpu.processes, 3)
 
-    def nvmlDeviceGetGraphicsRunningProcesses(self, gpu):
-        return self._listed(gpu, gpu.drawing)
+    def nvmlDeviceGetComputeRunningProcesses_v2(self, gpu):
+        return self._listed(gpu, gpu.processes, 2)
 
-    def nvmlDeviceGetMPSComputeRunningProcesses(self, gpu):
+    def nvmlDeviceGetGraphicsRunningProcesses_v3(self, gpu):
+        return self._listed(gpu, gpu.drawing, 3)
+
+    def nvmlDeviceGetGraphicsRunningProcesses_v2(self, gpu):
+        return self._listed(gpu, gpu.drawing, 2)
+
+    def nvmlDeviceGetMPSComputeRunningProcesses_v3(self, gpu):
         raise NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+
+    nvmlDeviceGetMPSComputeRunningProcesses_v2 = nvmlDeviceGetMPSComputeRunningProcesses_v3
 
     def nvmlDeviceGetUtilizationRates(self, gpu):
         self._check(gpu, "utilization")

@@ -57,6 +57,27 @@ def test_a_process_is_listed_once_though_it_computes_and_draws():
     ]
 
 
+@pytest.mark.parametrize(("versions", "pids"), [({2}, [10]), (set(), [])])
+def test_a_driver_without_the_newest_process_list_gives_its_own_or_none(versions, pids):
+    fake = FakeNvml(Gpu("GPU-a", processes={10: GIB}))
+    fake.process_list_versions = versions
+    assert [process.pid for process in Nvml(fake).processes("GPU-a")] == pids
+
+
+def test_nvidia_ml_py_says_of_a_missing_process_list_what_is_understood_here(monkeypatch):
+    """With pynvml's own functions over a library that has none of the lists."""
+    fake = FakeNvml(Gpu("GPU-a"))
+
+    def missing(name):
+        raise pynvml.NVMLError(pynvml.NVML_ERROR_FUNCTION_NOT_FOUND)
+
+    monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer", missing)
+    monkeypatch.setattr(FakeNvml, "NVMLError", pynvml.NVMLError)
+    for name in [name for name in dir(FakeNvml) if "RunningProcesses" in name]:
+        monkeypatch.setattr(FakeNvml, name, staticmethod(getattr(pynvml, name)))
+    assert Nvml(fake).processes("GPU-a") == []
+
+
 def test_readings_come_in_the_units_of_the_api():
     assert Nvml(FakeNvml(Gpu("GPU-a"))).readings("GPU-a") == DeviceReadings(utilization=0.37, temperature=41.0, power=123.5)
 
@@ -113,6 +134,27 @@ def test_nvml_may_vanish_and_come_back():
     fake.broken, fake.gpus = None, [Gpu("GPU-a", used=2 * GIB)]
     assert nvml.memory("GPU-a").used == 2 * GIB
     assert fake.inits == 2
+
+
+def test_a_count_that_nvml_does_not_tell_is_no_list_of_devices():
+    machine = FakeNvml(Gpu("GPU-1"))
+    nvml = Nvml(machine)
+    machine.broken = pynvml.NVML_ERROR_UNKNOWN
+    with pytest.raises(DevicesUnavailable, match="how many"):
+        nvml.devices()
+
+
+def test_a_card_that_cannot_be_opened_is_said_once_however_often_it_is_asked_for(caplog):
+    lost = Gpu("GPU-1", lost=True)
+    nvml = Nvml(FakeNvml(lost, Gpu("GPU-2")))
+    for _ in range(3):
+        assert nvml.memory("GPU-1") is None
+    assert [record.levelname for record in caplog.records] == ["WARNING"]
+    lost.lost = False
+    assert nvml.memory("GPU-1") is not None
+    lost.lost = True
+    nvml.devices()
+    assert len(caplog.records) == 2, "it was well in between"
 
 
 def test_close_gives_nvml_back_once():
