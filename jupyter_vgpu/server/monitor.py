@@ -56,6 +56,7 @@ class PoolMonitor:
         self._environ = environ
         self._connect = connect
         self._client: Optional[AsyncArbiterClient] = None
+        self._simulated = passive is None and self._means_simulated()
         self._idle_reason = passive or self._nothing_to_manage()
         self._reason = self._idle_reason or "the GPU arbiter is starting"
         self._failures = 0
@@ -93,7 +94,7 @@ class PoolMonitor:
             return {
                 "arbiter": None,
                 "time": time.time(),
-                "simulated": False,
+                "simulated": self._simulated,
                 "message": str(error),
                 "devices": [],
                 "leases": [],
@@ -132,6 +133,13 @@ class PoolMonitor:
         except InvalidValue as error:
             return str(error)
         return locate.unavailable_reason()
+
+    def _means_simulated(self) -> bool:
+        """Known before an arbiter answers, so that the panel never shows a real pool that turns into a simulated one."""
+        try:
+            return choose(self._environ) == "simulated"
+        except InvalidValue:
+            return False
 
     @staticmethod
     def _default_policy() -> PolicyView:

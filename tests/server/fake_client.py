@@ -42,5 +42,5 @@ class FakeClient:
         self.closed = True
 
 
-def monitor(connect, **arguments):
-    return PoolMonitor(log=logging.getLogger("test"), environ={"VGPU_SIMULATED": "1x1GiB"}, connect=connect, **arguments)
+def monitor(connect, *, environ=None, **arguments):
+    return PoolMonitor(log=logging.getLogger("test"), environ=environ or {"VGPU_SIMULATED": "1x1GiB"}, connect=connect, **arguments)

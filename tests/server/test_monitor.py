@@ -81,6 +81,13 @@ async def test_without_an_arbiter_the_pool_is_empty_and_says_why():
         _ = made.client
 
 
+@pytest.mark.parametrize(("value", "simulated"), [("1x1GiB", True), ("", False), ("two", False)])
+async def test_pool_is_simulated_before_an_arbiter_answers_where_that_was_asked_for(value, simulated):
+    made = monitor(connecting_to(), environ={"VGPU_SIMULATED": value})
+    pool = await made.pool()
+    assert pool["arbiter"] is None and pool["simulated"] is simulated
+
+
 async def test_behind_a_gateway_nothing_is_started_and_the_pool_says_so():
     async def connect(environ):
         raise AssertionError("a passive monitor connects to nothing")
