@@ -148,7 +148,8 @@ def describe(lease: Mapping[str, Any], devices: Mapping[str, Mapping[str, Any]])
         if part["memory_guarantee"]:
             memory += ", {} guaranteed".format(_size(part["memory_guarantee"]))
         rows += [("Device", name), ("Memory", memory), ("Compute", compute)]
-    state = lease["state"]
+    # Whoever reads this runs a cell, and a kernel with a cell is not idle: the server's word of it may still be on its way to the arbiter.
+    state = "active" if lease["state"] == "idle" else lease["state"]
     if lease["queue_position"] is not None:
         state += ", position {}".format(lease["queue_position"])
     rows.append(("State", state))

@@ -75,6 +75,13 @@ def test_table_names_device_memory_share_state_and_message():
     assert "Test &lt;GPU&gt;" in page
 
 
+@pytest.mark.parametrize(("state", "shown"), [("idle", "active"), ("active", "active"), ("starting", "starting")])
+def test_a_kernel_that_runs_a_cell_is_never_shown_as_idle(state, shown):
+    lease = new_lease()
+    lease.update(state=state)
+    assert dict(magics.describe(lease, {}).rows)["State"] == shown
+
+
 def test_outside_of_a_tenant_it_says_so_and_what_to_do(monkeypatch, capsys):
     monkeypatch.delenv("VGPU_TOKEN", raising=False)
     magics.vgpu("")
