@@ -30,8 +30,6 @@ def describe(pool: Mapping[str, Any]) -> str:
     from jupyter_vgpu.pool.units import format_size
 
     sections = [pool["message"]] if pool["message"] else []
-    if pool["simulated"]:
-        sections.append("The devices are simulated.")
     names = {device["uuid"]: str(device["index"]) for device in pool["devices"]}
     if pool["devices"]:
         rows = [

@@ -1,13 +1,15 @@
 """An arbiter over devices that a test describes: VGPU_TEST_DEVICES names a JSON file, read anew at every look.
 
     {"devices": [{"uuid": ..., "memory_total": ...}], "processes": {uuid: {pid: bytes}}}
+
+With VGPU_TEST_UNAVAILABLE there are none, for the reason that it gives.
 """
 
 from __future__ import annotations
 
 import json
-import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from jupyter_vgpu.arbiter import process
@@ -44,5 +46,10 @@ class FakeDevices:
         """Nothing is open between two looks."""
 
 
+def find_backend(environ: Mapping[str, str]) -> tuple[FakeDevices | None, str | None, bool]:
+    unavailable = environ.get("VGPU_TEST_UNAVAILABLE")
+    return (None, unavailable, False) if unavailable else (FakeDevices(Path(environ["VGPU_TEST_DEVICES"])), None, False)
+
+
 if __name__ == "__main__":
-    sys.exit(process.main(backend=lambda environ: (FakeDevices(Path(os.environ["VGPU_TEST_DEVICES"])), None, False)))
+    sys.exit(process.main(backend=find_backend))
