@@ -48,8 +48,10 @@ def run(args: argparse.Namespace) -> int:
         known = ", ".join(sorted(manager.find_kernel_specs())) or "none is installed"
         raise InvalidValue(field="--from", value=args.base, allowed=f"an installed kernel: {known}") from None
     name = args.name or "-".join([args.base, "vgpu", *([args.lease_class] if args.lease_class else [])]).lower()
-    if not re.fullmatch(r"[a-z0-9._-]+", name, re.IGNORECASE | re.ASCII):
-        raise InvalidValue(field="--name", value=name, allowed="letters, digits, dots, hyphens and underscores")
+    # Stricter than jupyter_client, which takes "..", and installing removes what is there.
+    if not re.fullmatch(r"[a-z0-9_][a-z0-9._-]*", name, re.IGNORECASE | re.ASCII):
+        allowed = "letters, digits, dots, hyphens and underscores, and neither a dot nor a hyphen first"
+        raise InvalidValue(field="--name", value=name, allowed=allowed)
     suffix = f"({args.lease_class} GPU share)" if args.lease_class else "(GPU share)"
     asked = {"class": args.lease_class, "memory": args.memory, "compute": compute}
     spec = managed(

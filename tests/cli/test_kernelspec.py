@@ -39,6 +39,9 @@ def test_all_that_the_base_says_is_kept():
         (["--compute", "2"], "--compute: '2'"),
         (["--from", "none-such"], "--from: 'none-such'"),
         (["--name", "a b"], "--name: 'a b'"),
+        (["--name", ".."], "--name: '..'"),
+        (["--name", "."], "--name: '.'"),
+        (["--name", "../a"], "--name: '../a'"),
     ],
 )
 def test_wrong_value_is_refused_and_nothing_installed(arguments, said, tmp_path, clean_environment, capsys):
