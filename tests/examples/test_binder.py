@@ -56,6 +56,8 @@ def server(simulated, monkeypatch):
     """JupyterLab behind binder/start on a free port."""
     monkeypatch.delenv("VGPU_SIMULATED")
     options = ["--no-browser", "--IdentityProvider.token=demo", "--ServerApp.port=0", "--allow-root", f"--ServerApp.root_dir={ROOT}"]
+    # As an installed wheel's own configuration does, which tests/packaging/ holds to it.
+    options.append("--ServerApp.jpserver_extensions=jupyter_vgpu=True")
     log = open(simulated / "lab.log", "w+b")
     process = subprocess.Popen([str(ROOT / "binder" / "start"), sys.executable, "-m", "jupyterlab", *options], stderr=log, stdout=log)
     yield process, simulated / "lab.log"
