@@ -10,10 +10,17 @@ from pathlib import Path
 import pytest
 
 from jupyter_vgpu.native import locate
-from tests.packaging.environments import Environment, Server, copied_tree, run, wait_for
+from tests.packaging.environments import Environment, Server, copied_tree, wait_for
 
 ROOT = Path(__file__).resolve().parents[2]
 LOCATED = "import json; from jupyter_vgpu.native import locate; print(json.dumps([locate.available(), locate.unavailable_reason()]))"
+LABEXTENSIONS = """
+import json
+from jupyter_core.paths import jupyter_path
+from jupyterlab_server.config import get_federated_extensions
+found = get_federated_extensions(jupyter_path("labextensions"))
+print(json.dumps({name: extension["ext_path"] for name, extension in found.items()}))
+"""
 SIMULATED = "1x1GiB"
 
 
@@ -49,7 +56,7 @@ def test_an_installed_wheel_enables_the_server_extension_and_provisions_kernels_
     environment.pip("install", "--no-deps", wheel)
     with environment.server(VGPU_SIMULATED=SIMULATED) as server:
         assert_manages_kernels(server)
-    run(environment.python, "-m", "jupyter", "labextension", "list")
+    assert environment.code(LABEXTENSIONS)["jupyter-vgpu"].startswith(str(environment.folder))
 
     environment.pip("uninstall", "--yes", "jupyter-vgpu")
     left = [path for path in environment.folder.rglob("*") if "vgpu" in path.name and path.name != "__pycache__"]
