@@ -39,6 +39,16 @@ def test_processes_are_the_tenants_own_with_their_memory_and_no_others(tenants, 
     assert tenant.ask("nvml_processes", 0, 8) == f"0 2 {tenant.pid}={120 * MIB} {other.pid}={50 * MIB}"
 
 
+def test_in_a_pid_namespace_of_its_own_a_process_lists_itself_by_its_own_number_and_no_foreign_one(tenants, arbiter, tenant):
+    tenant("alloc", 100 * MIB, 0)
+    other = tenants(arbiter)
+    other("init", 0), other("context", 0), other("alloc", 50 * MIB, 0)
+    for slot in range(2):  # the page has the arbiter's numbers, which mean other processes or none to the tenant
+        arbiter.page.control.process[slot].pid += 1_000_000
+    tenant("nvml")
+    assert tenant.ask("nvml_processes", 0, 8) == f"0 1 {tenant.pid}={100 * MIB}"
+
+
 def test_too_little_room_for_the_processes_says_how_much_is_needed(tenant):
     tenant("alloc", MIB, 0)
     tenant("nvml")
