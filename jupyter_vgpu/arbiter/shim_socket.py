@@ -200,8 +200,11 @@ class Connection:
         await state.readings.measure(state.inventory.devices, state.tenants)
         if not self._is_stale():
             usage = self.tenant.page.usage(self.process.slot, request.device)
-            if usage.residual and not usage.used:
-                state.context_memory = min(usage.residual, state.context_memory or usage.residual)
+            reading = state.readings.latest.get(self.tenant.lease.grant.parts[request.device].device)
+            # The page is the tenant's writing, and this figure is everybody's: no more than the driver says that the process holds.
+            measured = min(usage.residual, reading.processes.get(self.process.pid, 0) if reading is not None else 0)
+            if measured and not usage.used:
+                state.context_memory = min(measured, state.context_memory or measured)
         self._conclude(request, None)
 
     def _conclude(self, request: Request, reason: str | None) -> None:

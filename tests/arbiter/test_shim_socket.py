@@ -165,6 +165,13 @@ def test_a_scribbled_page_does_not_move_the_limit(arbiter, created, shim):
     assert arbiter.client.lease(created["lease"]["id"])["parts"][0]["memory"] == 4 * GIB
 
 
+def test_a_scribbled_context_size_is_nobody_elses_least_limit(arbiter, shim):
+    shim.usage().residual = 2**40
+    assert shim.ask(protocol.OP_MEASURE).status == protocol.STATUS_OK
+    other = arbiter.client.create_lease(name="other", memory="1GiB", strict=True)
+    assert other["lease"]["parts"][0]["memory"] == GIB
+
+
 def test_a_lost_connection_ends_nothing(arbiter, created, shim):
     assert shim.allocate(GIB).status == protocol.STATUS_OK
     shim.socket.close()
