@@ -13,6 +13,7 @@ import uuid
 from pathlib import Path
 from typing import Any
 
+from tornado.httpclient import HTTPRequest
 from tornado.websocket import websocket_connect
 
 TOKEN = "device-test"
@@ -89,7 +90,8 @@ class Server:
     async def _execute(self, kernel_id: str, code: str, timeout: float) -> str:
         session, message = uuid.uuid4().hex, uuid.uuid4().hex
         url = self.url.replace("http", "ws", 1) + f"/api/kernels/{kernel_id}/channels?session_id={session}&token={TOKEN}"
-        socket = await websocket_connect(url)
+        # The server answers when the kernel does: tornado's own 20 s are short for a kernel that starts on a busy machine.
+        socket = await websocket_connect(HTTPRequest(url, connect_timeout=timeout, request_timeout=timeout))
         header = {"msg_id": message, "session": session, "username": "", "msg_type": "execute_request", "version": "5.3", "date": ""}
         content = {"code": code, "silent": False, "store_history": True, "user_expressions": {}, "allow_stdin": False}
         await socket.write_message(

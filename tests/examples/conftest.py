@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
+from jupyter_client.provisioning import KernelProvisionerFactory
 
 from tests.cli.own_pool import own_pool
 
@@ -16,7 +17,10 @@ def simulated(monkeypatch):
     monkeypatch.setenv("JUPYTER_DEFAULT_PROVISIONER_NAME", "vgpu")
     # Here a kernel without a lease would be the failure, however busy the machine.
     monkeypatch.setattr("jupyter_vgpu_provisioner.local.VgpuProvisioner.lease_timeout", 60.0)
+    # It reads JUPYTER_DEFAULT_PROVISIONER_NAME once, and an earlier test may have made it.
+    KernelProvisionerFactory.clear_instance()
     with own_pool() as variables:
         for name, value in variables.items():
             monkeypatch.setenv(name, value)
         yield Path(variables["VGPU_SOCKET"]).parent
+    KernelProvisionerFactory.clear_instance()
