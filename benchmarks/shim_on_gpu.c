@@ -82,8 +82,8 @@ int main(int argc, char **argv) {
         const char *name;
         size_t bytes;
         long calls;
-    } sizes[] = {{"alloc+free of 256 B", 256, 5000}, {"alloc+free of 1 MiB", 1 << 20, 2000}, {"alloc+free of 20 MiB", 20 << 20, 500},
-                 {"alloc+free of 1 GiB", 1 << 30, 100}};
+    } sizes[] = {{"alloc+free of 256 B", 256, 1000}, {"alloc+free of 1 MiB", 1 << 20, 500}, {"alloc+free of 20 MiB", 20 << 20, 300},
+                 {"alloc+free of 1 GiB", 1 << 30, 20}};
     for (unsigned s = 0; s < sizeof sizes / sizeof sizes[0]; ++s)
         TIME(sizes[s].name, sizes[s].calls, CHECK(cuMemAlloc_v2(&pointer, sizes[s].bytes)); CHECK(cuMemFree_v2(pointer)), (void)0);
     TIME("cuMemGetInfo", 2000, cuMemGetInfo_v2(&available, &total), (void)0);
