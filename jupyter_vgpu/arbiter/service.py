@@ -100,13 +100,9 @@ class Arbiter:
         self.state.inventory.refresh(self.state.policy)
         self.lifetimes.restore()
         self._loop.add_reader(self._scheduler.event_descriptor, self.state.watches.dispatch)
-        self._watcher = PolicyWatcher(
-            self.state.policy_file.paths, lambda: self._loop.call_soon_threadsafe(self._policy_touched)
-        )
+        self._watcher = PolicyWatcher(self.state.policy_file.paths, lambda: self._loop.call_soon_threadsafe(self._policy_touched))
         self.shims.open(runtime.shim_socket, mode=0o666 if host else 0o600)
-        self._server = http.serve(
-            self.state, self.operations, path=runtime.socket, mode=0o666 if host else 0o600, touch=self._touch
-        )
+        self._server = http.serve(self.state, self.operations, path=runtime.socket, mode=0o666 if host else 0o600, touch=self._touch)
 
     async def run(self) -> None:
         """Until `stop`, or until nobody has needed the arbiter for `linger` seconds. The host service stays."""

@@ -25,6 +25,8 @@ from jupyter_vgpu.native.protocol import MalformedPacket, Reply, Request
 
 ATTACH_TIMEOUT = 10.0
 """Seconds that a connection may stay without a tenant."""
+ACCEPT_PAUSE = 1.0
+"""Seconds without new connections after one could not be accepted."""
 _PACKETS_A_TURN = 16
 _TASKS_MAXIMUM = 1024
 """Answers that one process may have outstanding: more threads than that do not wait for a device."""
@@ -40,6 +42,7 @@ class ShimSocket:
         self.admissions = admissions
         self._connections: set[Connection] = set()
         self._listener: socket.socket | None = None
+        self._resuming: asyncio.TimerHandle | None = None
 
     def open(self, path: Path, *, mode: int) -> None:
         """Binds; a socket file that an earlier arbiter left is replaced, since we hold the directory's lock."""
@@ -56,9 +59,14 @@ class ShimSocket:
     def _accept(self) -> None:
         try:
             connection, _ = self._listener.accept()
+        except (BlockingIOError, ConnectionAbortedError):
+            return  # the peer has gone again
         except OSError as error:
-            # Out of descriptors: the peer stays in the backlog and the loop comes back to it.
-            _log.warning("a shim's connection cannot be accepted: %s", error)
+            # Out of descriptors: the peer stays in the backlog, and asking again at once would keep the loop busy with nothing else.
+            _log.warning("a shim's connection cannot be accepted: %s; trying again in %g s", error, ACCEPT_PAUSE)
+            loop = asyncio.get_running_loop()
+            loop.remove_reader(self._listener)
+            self._resuming = loop.call_later(ACCEPT_PAUSE, loop.add_reader, self._listener, self._accept)
             return
         connection.setblocking(False)
         try:
@@ -80,6 +88,8 @@ class ShimSocket:
         self._connections.discard(connection)
 
     def close(self) -> None:
+        if self._resuming is not None:
+            self._resuming.cancel()
         if self._listener is not None:
             asyncio.get_running_loop().remove_reader(self._listener)
             self._listener.close()

@@ -70,10 +70,7 @@ def link_directories(environ: Mapping[str, str]) -> LinkDirectories:
     """
     simulator = bool(environ.get("VGPU_SIMULATED")) or all((locate.library_directory() / file).is_file() for file in locate.SIMULATOR)
     targets = [
-        (kind, name, locate.library(file))
-        for kind, names in _NAMES.items()
-        if kind == "shim" or simulator
-        for name, file in names.items()
+        (kind, name, locate.library(file)) for kind, names in _NAMES.items() if kind == "shim" or simulator for name, file in names.items()
     ]
     root = private_directory(user_directory(environ) / "links")
     build = root / _build_key(targets)

@@ -130,9 +130,7 @@ class VgpuProvisioner(LocalProvisioner):
             self._created = await self._current(client, self._created)
             if self._created is None:
                 # A file system may hang; a thread's wait is bounded by pre_launch, a read in the loop would not be.
-                request = await asyncio.to_thread(
-                    lease_request, kernel_id=self.kernel_id, kernel_spec=self.kernel_spec, environ=environ
-                )
+                request = await asyncio.to_thread(lease_request, kernel_id=self.kernel_id, kernel_spec=self.kernel_spec, environ=environ)
                 self._created = await client.create_lease(**request)
                 if message := self._created["lease"]["message"]:
                     self.log.warning("GPU lease of kernel %s: %s", self.kernel_id, message)

@@ -1,9 +1,9 @@
 """A tenant's process to kill: attaches with a Python shim, holds some bytes, says so in one line, and obeys lines on stdin.
 
-    allocate BYTES   -> the reply's status
-    admit            -> the reply's status
-    reconnect        -> waits for an arbiter to come back, attaches again; the reply's status
-    used             -> what its own slot says
+allocate BYTES   -> the reply's status
+admit            -> the reply's status
+reconnect        -> waits for an arbiter to come back, attaches again; the reply's status
+used             -> what its own slot says
 """
 
 from __future__ import annotations

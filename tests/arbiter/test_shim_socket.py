@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import os
+import resource
 import socket
 import uuid
 
@@ -250,3 +251,17 @@ def test_reservations_at_once_never_get_more_than_the_lease(shim):
     granted = [shim.receive().status == protocol.STATUS_OK for _ in numbers]
     assert sum(granted) == 4
     assert shim.usage().granted == 4 * GIB
+
+
+def test_an_arbiter_out_of_descriptors_pauses_and_then_takes_who_waited(arbiter, created):
+    pid = arbiter.client.pool()["arbiter"]["pid"]
+    limits = resource.prlimit(pid, resource.RLIMIT_NOFILE)
+    resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, limits[1]))
+    shim = arbiter.shim(created)
+    try:
+        wait_until(lambda: "cannot be accepted" in arbiter.log())
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
+    assert shim.attach().status == protocol.STATUS_OK
+    assert arbiter.log().count("cannot be accepted") < 10, "it asked in a loop"
+    shim.close()
