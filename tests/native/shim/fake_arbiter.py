@@ -142,7 +142,10 @@ class FakeArbiter:
         ffi.memmove(process.device, bytes(ffi.sizeof(process.device)), ffi.sizeof(process.device))
 
     def _read(self, connection):
-        data, ancillary, _, _ = connection.recvmsg(4096, socket.CMSG_SPACE(16))
+        try:
+            data, ancillary, _, _ = connection.recvmsg(4096, socket.CMSG_SPACE(16))
+        except ConnectionResetError:
+            data, ancillary = b"", []  # killed with an answer of ours unread: an end like any other
         key = connection.fileno()
         if not data:
             self._clients.pop(key, None)
