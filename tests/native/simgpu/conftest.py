@@ -82,4 +82,6 @@ def simulated() -> Iterator[Machine]:
 @pytest.fixture
 def programs(simulated: Machine) -> Programs:
     """CUDA and NVML programs on `simulated`."""
+    # A program may import for longer than the device process waits for its first client.
+    simulated.connect()
     return Programs(simulated.path.parent, socket=simulated.path, spec=simulated.spec)
