@@ -118,7 +118,7 @@ nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t device, unsigned int *index) {
     Tenant *t = managed();
     Guard guard;
     nvmlReturn_t result = VGPU_REAL(nvmlDeviceGetIndex)(device, index);
-    int part = t && result == NVML_SUCCESS ? part_of_handle(*t, device) : UNKNOWN_PART;
+    int part = part_answered(t, result, device);
     if (part != UNKNOWN_PART) *index = unsigned(part);
     return result;
 }
@@ -127,7 +127,7 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t device, nvmlMemory_t *memory) 
     Tenant *t = managed();
     Guard guard;
     nvmlReturn_t result = VGPU_REAL(nvmlDeviceGetMemoryInfo)(device, memory);
-    int part = t && result == NVML_SUCCESS ? part_of_handle(*t, device) : UNKNOWN_PART;
+    int part = part_answered(t, result, device);
     if (part == UNKNOWN_PART) return result;
     Snapshot shown = snapshot(*t->page, unsigned(part));
     if (shown.total < memory->total) *memory = {shown.total, shown.total - shown.used, shown.used};
@@ -138,7 +138,7 @@ nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t device, nvmlMemory_v2_t *me
     Tenant *t = managed();
     Guard guard;
     nvmlReturn_t result = VGPU_REAL(nvmlDeviceGetMemoryInfo_v2)(device, memory);
-    int part = t && result == NVML_SUCCESS ? part_of_handle(*t, device) : UNKNOWN_PART;
+    int part = part_answered(t, result, device);
     if (part == UNKNOWN_PART) return result;
     Snapshot shown = snapshot(*t->page, unsigned(part));
     /* The driver's reserve lies outside of a tenant's limit: total = used + free. */

@@ -94,7 +94,7 @@ nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t device, nvmlProc
     Tenant *t = managed();
     Guard guard;
     nvmlReturn_t result = VGPU_REAL(nvmlDeviceGetRunningProcessDetailList)(device, list);
-    int part = t && result == NVML_SUCCESS ? part_of_handle(*t, device) : UNKNOWN_PART;
+    int part = part_answered(t, result, device);
     if (part != UNKNOWN_PART && list->procArray)
         list->numProcArrayEntries = keep_own(*t, unsigned(part), list->procArray, list->numProcArrayEntries);
     return result;
@@ -105,7 +105,7 @@ nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t device, nvmlProcessUti
     Tenant *t = managed();
     Guard guard;
     nvmlReturn_t result = VGPU_REAL(nvmlDeviceGetProcessUtilization)(device, samples, count, since);
-    int part = t && result == NVML_SUCCESS ? part_of_handle(*t, device) : UNKNOWN_PART;
+    int part = part_answered(t, result, device);
     if (part != UNKNOWN_PART && samples) *count = keep_own(*t, unsigned(part), samples, *count);
     return result;
 }
@@ -114,7 +114,7 @@ nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t device, nvmlProc
     Tenant *t = managed();
     Guard guard;
     nvmlReturn_t result = VGPU_REAL(nvmlDeviceGetProcessesUtilizationInfo)(device, info);
-    int part = t && result == NVML_SUCCESS ? part_of_handle(*t, device) : UNKNOWN_PART;
+    int part = part_answered(t, result, device);
     if (part != UNKNOWN_PART && info->procUtilArray)
         info->processSamplesCount = keep_own(*t, unsigned(part), info->procUtilArray, info->processSamplesCount);
     return result;
