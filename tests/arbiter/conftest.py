@@ -10,7 +10,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -20,18 +19,10 @@ from jupyter_vgpu.arbiter.client import ArbiterClient
 from jupyter_vgpu.arbiter.runtime import Runtime, answers
 from jupyter_vgpu.native import locate
 from tests.arbiter.shim import Shim
+from tests.waiting import until
 
 GIB = 1 << 30
 UUIDS = ("GPU-11111111-2222-3333-4444-000000000000", "GPU-11111111-2222-3333-4444-000000000001")
-
-
-def wait_until(condition: Callable[[], object], *, within: float = 10.0, what: str = "the condition") -> object:
-    """The condition's first true value. Fails after `within` seconds."""
-    deadline = time.monotonic() + within
-    while not (value := condition()):
-        assert time.monotonic() < deadline, f"{what} did not hold within {within} s"
-        time.sleep(0.005)
-    return value
 
 
 class RunningArbiter:
@@ -73,7 +64,7 @@ class RunningArbiter:
                 stdout=log,
                 stderr=log,
             )
-        wait_until(lambda: self.process.poll() is not None or answers(self.socket), what="the arbiter's start")
+        until(lambda: self.process.poll() is not None or answers(self.socket), what="the arbiter's start")
         assert self.process.poll() is None, self.log()
         return self
 
@@ -148,7 +139,7 @@ def arbiter(make_arbiter: Callable[..., RunningArbiter]) -> Iterator[RunningArbi
     if running.process.poll() is None:
         for lease in running.client.leases():
             running.client.release(lease["id"])
-        wait_until(lambda: running.baseline() == before, within=5, what=f"the baseline {before}")
+        until(lambda: running.baseline() == before, within=5, what=f"the baseline {before}")
 
 
 class TenantProcess:

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from jupyter_vgpu.native import protocol
-from tests.arbiter.conftest import wait_until
+from tests.waiting import until
 
 POLICY = """
 queue_timeout: {timeout}
@@ -50,7 +50,7 @@ def test_attaching_never_waits_and_the_first_context_does(arbiter, tenant):
         assert shim.ask(protocol.OP_ADMIT).status == protocol.STATUS_OK
     waiting_id, waiting = tenant()
     number = waiting.send(protocol.OP_ADMIT)
-    wait_until(lambda: queue(arbiter) == [waiting_id])
+    until(lambda: queue(arbiter) == [waiting_id])
     lease = arbiter.client.lease(waiting_id)
     assert (lease["state"], lease["queue_position"]) == ("queued", 1)
     assert "guarantee" in lease["message"]
@@ -67,7 +67,7 @@ def test_a_death_lets_the_next_one_in(arbiter, tenant, tenant_process):
     assert first.ask("admit") == protocol.STATUS_OK
     _, waiting = tenant()
     waiting.send(protocol.OP_ADMIT)
-    wait_until(lambda: len(queue(arbiter)) == 1)
+    until(lambda: len(queue(arbiter)) == 1)
     first.kill()
     assert waiting.receive().status == protocol.STATUS_OK
     assert arbiter.client.lease(created["lease"]["id"])["processes"] == []
@@ -81,7 +81,7 @@ def test_interactive_goes_before_batch_and_nobody_overtakes_on_the_same_device(a
         lease_id, shim = tenant(**request)
         shim.send(protocol.OP_ADMIT)
         order.append((lease_id, shim))
-        wait_until(lambda: order[-1][0] in queue(arbiter))
+        until(lambda: order[-1][0] in queue(arbiter))
     (batch, _), (large, large_shim), (small, _) = order
     assert queue(arbiter) == [large, small, batch]
     arbiter.client.release(holder)
@@ -109,12 +109,12 @@ def test_an_interrupt_ends_the_wait_and_the_next_one_waits_anew(arbiter, tenant)
     first.ask(protocol.OP_ADMIT)
     lease_id, waiting = tenant()
     waiting.send(protocol.OP_ADMIT)
-    wait_until(lambda: queue(arbiter) == [lease_id])
+    until(lambda: queue(arbiter) == [lease_id])
     arbiter.client.interrupt(lease_id)
     assert waiting.receive().status == protocol.STATUS_DENIED
     assert queue(arbiter) == []
     waiting.send(protocol.OP_ADMIT)
-    wait_until(lambda: queue(arbiter) == [lease_id])
+    until(lambda: queue(arbiter) == [lease_id])
     arbiter.client.release(holder)
     assert waiting.receive().status == protocol.STATUS_OK
 
@@ -125,7 +125,7 @@ def test_all_threads_of_a_tenant_share_one_place(arbiter, tenant):
     lease_id, waiting = tenant()
     for _ in range(5):
         waiting.send(protocol.OP_ADMIT)
-    wait_until(lambda: queue(arbiter) == [lease_id])
+    until(lambda: queue(arbiter) == [lease_id])
     arbiter.client.release(holder)
     assert [waiting.receive().status for _ in range(5)] == [protocol.STATUS_OK] * 5
 
@@ -135,9 +135,9 @@ def test_a_waiter_that_disconnects_leaves_the_queue(arbiter, tenant):
     first.ask(protocol.OP_ADMIT)
     lease_id, waiting = tenant()
     waiting.send(protocol.OP_ADMIT)
-    wait_until(lambda: queue(arbiter) == [lease_id])
+    until(lambda: queue(arbiter) == [lease_id])
     waiting.socket.close()
-    wait_until(lambda: queue(arbiter) == [])
+    until(lambda: queue(arbiter) == [])
 
 
 def test_a_smaller_wish_lets_a_waiting_lease_in(arbiter, tenant):
@@ -145,6 +145,6 @@ def test_a_smaller_wish_lets_a_waiting_lease_in(arbiter, tenant):
     first.ask(protocol.OP_ADMIT)
     lease_id, waiting = tenant(**{"class": "most"})
     waiting.send(protocol.OP_ADMIT)
-    wait_until(lambda: queue(arbiter) == [lease_id])
+    until(lambda: queue(arbiter) == [lease_id])
     arbiter.client.patch_lease(lease_id, **{"class": "half"})
     assert waiting.receive().status == protocol.STATUS_OK

@@ -17,8 +17,9 @@ import pytest
 
 from jupyter_vgpu.native import protocol
 from tests.arbiter import contract
-from tests.arbiter.conftest import GIB, RunningArbiter, wait_until
+from tests.arbiter.conftest import GIB, RunningArbiter
 from tests.arbiter.shim import Shim
+from tests.waiting import until
 
 ALICE, BOB = 54321, 54322  # uids that need no account
 
@@ -209,7 +210,7 @@ def test_root_may_change_every_lease(host, leases):
 
 def test_a_users_lease_ends_with_the_process_that_asked_for_it(host, users, leases):
     users[0].close()
-    wait_until(lambda: [lease["uid"] for lease in host.client.leases()] == [BOB], within=1.0)
+    until(lambda: [lease["uid"] for lease in host.client.leases()] == [BOB], within=1.0)
 
 
 def test_a_users_own_arbiter_serves_nobody_else(make_arbiter, directory):

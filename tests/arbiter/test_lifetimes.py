@@ -12,7 +12,8 @@ import pytest
 
 from jupyter_vgpu.arbiter.client import ArbiterClient
 from jupyter_vgpu.native import protocol
-from tests.arbiter.conftest import GIB, wait_until
+from tests.arbiter.conftest import GIB
+from tests.waiting import until
 
 HOLDER = """
 import json, os, sys
@@ -47,9 +48,9 @@ def test_a_killed_process_frees_its_slot_within_100_ms_and_its_memory_within_1_s
     assert other.reserve(2 * GIB).status == protocol.STATUS_DENIED
     started = time.monotonic()
     victim.kill()
-    wait_until(lambda: other.page.process[victim.slot].pid == 0, within=0.1, what="the slot's release")
+    until(lambda: other.page.process[victim.slot].pid == 0, within=0.1, what="the slot's release")
     assert other.page.process[victim.slot].device[0].used == 0
-    wait_until(lambda: len(arbiter.client.lease(created["lease"]["id"])["processes"]) == 1, within=1)
+    until(lambda: len(arbiter.client.lease(created["lease"]["id"])["processes"]) == 1, within=1)
     assert other.reserve(2 * GIB).status == protocol.STATUS_OK
     assert time.monotonic() - started < 1
     other.close()
@@ -60,7 +61,7 @@ def test_a_killed_processs_slot_is_handed_out_again_empty(arbiter, tenant_proces
     first = tenant_process(created)
     first.ask(f"allocate {GIB}")
     first.kill()
-    wait_until(lambda: not arbiter.client.lease(created["lease"]["id"])["processes"])
+    until(lambda: not arbiter.client.lease(created["lease"]["id"])["processes"])
     second = tenant_process(created)
     assert second.slot == first.slot
     assert second.ask("used") == 0
@@ -75,7 +76,7 @@ def test_kills_in_a_row_leave_nothing(arbiter, tenant_process):
         for process in batch:
             process.ask(f"allocate {GIB}")
             process.kill()
-    wait_until(lambda: len(arbiter.client.lease(created["lease"]["id"])["processes"]) == 1)
+    until(lambda: len(arbiter.client.lease(created["lease"]["id"])["processes"]) == 1)
     assert survivor.allocate(4 * GIB).status == protocol.STATUS_OK
     survivor.close()
 
@@ -85,7 +86,7 @@ def test_a_kernels_death_alone_keeps_the_lease(arbiter, tenant_process):
     kernel = tenant_process(created)
     arbiter.client.add_process(created["lease"]["id"], kernel.pid)
     kernel.kill()
-    wait_until(lambda: not arbiter.client.lease(created["lease"]["id"])["processes"])
+    until(lambda: not arbiter.client.lease(created["lease"]["id"])["processes"])
     assert lease_ids(arbiter) == [created["lease"]["id"]]
 
 
@@ -97,7 +98,7 @@ def test_the_holders_death_alone_keeps_the_lease(arbiter, holder, tenant_process
     assert kernel.ask(f"allocate {GIB}") == protocol.STATUS_OK
     assert lease_ids(arbiter) == [created["lease"]["id"]]
     kernel.kill()
-    wait_until(lambda: not lease_ids(arbiter), within=1, what="the lease's end")
+    until(lambda: not lease_ids(arbiter), within=1, what="the lease's end")
 
 
 def test_a_lead_process_that_never_attached_keeps_the_lease_too(arbiter, holder):
@@ -110,13 +111,13 @@ def test_a_lead_process_that_never_attached_keeps_the_lease_too(arbiter, holder)
     lead.kill()
     lead.wait()
     lead.stdin.close()
-    wait_until(lambda: not lease_ids(arbiter), within=1)
+    until(lambda: not lease_ids(arbiter), within=1)
 
 
 def test_a_holder_that_dies_before_its_kernel_exists_ends_the_lease(arbiter, holder):
     process, _ = holder
     process.kill()
-    wait_until(lambda: not lease_ids(arbiter), within=1)
+    until(lambda: not lease_ids(arbiter), within=1)
 
 
 @pytest.mark.parametrize("end", ["kill", "stop"])
@@ -149,7 +150,7 @@ def test_after_a_restart_a_death_frees_the_slot_although_the_shim_has_not_reconn
     arbiter.kill()
     arbiter.start()
     first.kill()
-    wait_until(lambda: len(arbiter.client.lease(created["lease"]["id"])["processes"]) == 1, within=1)
+    until(lambda: len(arbiter.client.lease(created["lease"]["id"])["processes"]) == 1, within=1)
     assert second.ask("reconnect") == protocol.STATUS_OK
     assert second.ask(f"allocate {3 * GIB}") == protocol.STATUS_OK
 
@@ -234,4 +235,4 @@ print(ArbiterClient.start(os.environ, arguments=("--linger", "3")).pool()["arbit
     assert len(pids) == 1 and pids != {""}
     path = directory / "jupyter-vgpu" / "arbiter.sock"
     assert ArbiterClient.find(environ).socket == path
-    wait_until(lambda: not path.exists(), within=15, what="the arbiter's end")
+    until(lambda: not path.exists(), within=15, what="the arbiter's end")

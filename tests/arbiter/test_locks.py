@@ -9,7 +9,7 @@ import socket
 import pytest
 
 from jupyter_vgpu.arbiter.client import ArbiterUnavailable
-from tests.arbiter.conftest import wait_until
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def test_a_second_arbiter_shows_who_manages_the_devices_and_lends_none(first, se
 
 def test_a_device_that_becomes_free_is_taken_within_two_seconds(first, second):
     first.kill()
-    wait_until(lambda: managed_by(second) == [None, None], within=2)
+    until(lambda: managed_by(second) == [None, None], within=2)
     assert second.client.create_lease(name="n")["lease"]["parts"]
 
 

@@ -16,7 +16,8 @@ from jupyter_vgpu.arbiter.client import ArbiterUnavailable
 from jupyter_vgpu.native import protocol
 from jupyter_vgpu.pool.model import InvalidValue
 from tests.arbiter import contract
-from tests.arbiter.conftest import GIB, wait_until
+from tests.arbiter.conftest import GIB
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -44,7 +45,7 @@ def test_without_a_policy_a_lease_is_the_whole_of_every_device(arbiter, ask):
 
 def test_the_pool_shows_devices_leases_and_policy(arbiter, ask, created):
     arbiter.set_processes({arbiter.uuids[0]: {1: GIB}})
-    wait_until(lambda: ask("GET", "/pool")[1]["devices"][0]["memory_used"] == GIB, within=10)
+    until(lambda: ask("GET", "/pool")[1]["devices"][0]["memory_used"] == GIB, within=10)
     _, pool = ask("GET", "/pool")
     device = pool["devices"][0]
     assert (device["uuid"], device["memory_total"], device["memory_pool"]) == (arbiter.uuids[0], 16 * GIB, 16 * GIB)

@@ -8,7 +8,8 @@ import threading
 import pytest
 
 from jupyter_vgpu.arbiter.policy_file import SYSTEM_POLICY, candidates
-from tests.arbiter.conftest import GIB, wait_until
+from tests.arbiter.conftest import GIB
+from tests.waiting import until
 
 SMALL = "default_class: small\nclasses:\n  small: {memory: 2GiB}\n"
 LARGE = "default_class: large\nclasses:\n  large: {memory: 6GiB}\n"
@@ -44,7 +45,7 @@ def move_away_and_write(path, text):
 def test_an_edit_is_in_force_within_moments(arbiter, edit):
     assert new_memory(arbiter) == 2 * GIB
     edit(arbiter.policy, LARGE)
-    wait_until(lambda: new_memory(arbiter) == 6 * GIB, within=5)
+    until(lambda: new_memory(arbiter) == 6 * GIB, within=5)
     state = arbiter.client.policy()
     assert (state["source"], state["error"]) == (str(arbiter.policy), None)
     assert state["policy"]["default_class"] == "large"
@@ -61,7 +62,7 @@ def test_an_invalid_edit_leaves_the_last_good_policy_in_force_and_shows_everywhe
     before = arbiter.client.policy()
     assert subscribed.wait(10)
     rename_over(arbiter.policy, broken)
-    state = wait_until(lambda: (now := arbiter.client.policy())["error"] and now, within=5)
+    state = until(lambda: (now := arbiter.client.policy())["error"] and now, within=5)
     assert (state["policy"], state["revision"]) == (before["policy"], before["revision"])
     assert str(arbiter.policy) in state["error"] and "stays in force" in state["error"]
     assert arbiter.client.pool()["policy"]["error"] == state["error"]
@@ -70,7 +71,7 @@ def test_an_invalid_edit_leaves_the_last_good_policy_in_force_and_shows_everywhe
     assert (events[0]["type"], events[0]["message"]) == ("policy_error", state["error"])
     assert state["error"] in arbiter.log()
     rename_over(arbiter.policy, LARGE)
-    wait_until(lambda: arbiter.client.policy()["error"] is None, within=5)
+    until(lambda: arbiter.client.policy()["error"] is None, within=5)
     assert new_memory(arbiter) == 6 * GIB
 
 
@@ -80,7 +81,7 @@ def test_a_named_file_that_does_not_exist_is_an_error_until_it_appears(make_arbi
     arbiter.start()
     assert "VGPU_POLICY" in arbiter.client.policy()["error"]
     arbiter.policy.write_text(SMALL)
-    wait_until(lambda: new_memory(arbiter) == 2 * GIB, within=5)
+    until(lambda: new_memory(arbiter) == 2 * GIB, within=5)
     assert arbiter.client.policy()["error"] is None
 
 
@@ -90,17 +91,17 @@ def test_a_users_file_may_appear_later_with_its_directories_and_vanish_again(mak
     path = arbiter.directory / "config" / "jupyter-vgpu" / "policy.yaml"
     path.parent.mkdir(parents=True)
     path.write_text(SMALL)
-    wait_until(lambda: arbiter.client.policy()["source"] == str(path), within=5)
+    until(lambda: arbiter.client.policy()["source"] == str(path), within=5)
     assert new_memory(arbiter) == 2 * GIB
     path.unlink()
-    wait_until(lambda: arbiter.client.policy()["source"] is None, within=5)
+    until(lambda: arbiter.client.policy()["source"] is None, within=5)
     assert new_memory(arbiter) == 16 * GIB
 
 
 def test_existing_leases_keep_what_they_were_given(arbiter):
     created = arbiter.client.create_lease(name="n")
     rename_over(arbiter.policy, LARGE)
-    wait_until(lambda: arbiter.client.policy()["revision"] == 2, within=5)
+    until(lambda: arbiter.client.policy()["revision"] == 2, within=5)
     assert arbiter.client.lease(created["lease"]["id"])["parts"][0]["memory"] == 2 * GIB
 
 

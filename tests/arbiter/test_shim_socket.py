@@ -13,8 +13,9 @@ import pytest
 from jupyter_vgpu.native import protocol
 from jupyter_vgpu.native.control import MAX_PROCESSES, ControlPage
 from jupyter_vgpu.native.protocol import Request, pack_request
-from tests.arbiter.conftest import GIB, wait_until
+from tests.arbiter.conftest import GIB
 from tests.arbiter.shim import Shim
+from tests.waiting import until
 
 
 @pytest.fixture
@@ -57,7 +58,7 @@ def test_a_reservation_within_the_limit_is_granted_and_committed(arbiter, create
     assert shim.usage().granted == 3 * GIB
     shim.usage().used += 3 * GIB
     shim.send(protocol.OP_COMMIT, bytes=3 * GIB)
-    wait_until(lambda: shim.usage().granted == 0)
+    until(lambda: shim.usage().granted == 0)
     lease = arbiter.client.lease(created["lease"]["id"])
     assert lease["parts"][0]["memory_used"] == 3 * GIB
     assert lease["processes"] == [{"pid": os.getpid(), "name": lease["processes"][0]["name"], "memory_used": 3 * GIB}]
@@ -212,7 +213,7 @@ def test_descriptors_that_nobody_asked_for_are_closed(arbiter, created, shim, co
             with pytest.raises((EOFError, ConnectionResetError)):
                 bad.receive()
         bad.close()
-        wait_until(lambda: held() == 0, what="the end of its descriptors")
+        until(lambda: held() == 0, what="the end of its descriptors")
     assert shim.reserve(GIB).status == protocol.STATUS_OK
 
 
@@ -259,7 +260,7 @@ def test_an_arbiter_out_of_descriptors_pauses_and_then_takes_who_waited(arbiter,
     resource.prlimit(pid, resource.RLIMIT_NOFILE, (3, limits[1]))
     shim = arbiter.shim(created)
     try:
-        wait_until(lambda: "cannot be accepted" in arbiter.log())
+        until(lambda: "cannot be accepted" in arbiter.log())
     finally:
         resource.prlimit(pid, resource.RLIMIT_NOFILE, limits)
     assert shim.attach().status == protocol.STATUS_OK

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-import shutil
 import signal
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,9 +14,9 @@ from hypothesis import strategies as st
 
 from jupyter_vgpu.devices import DeviceMemory, DeviceProcess, DevicesUnavailable, Nvml, simulated_spec
 from jupyter_vgpu.pool.model import InvalidValue
-from tests.native.simgpu.conftest import Machine
-from tests.native.simgpu.device_client import until
+from tests.native.simgpu.conftest import Machine, started
 from tests.native.simgpu.simulated_nvml import simulated_nvml
+from tests.waiting import until
 
 GIB, MIB = 1024**3, 1024**2
 SIMGPU = Path(__file__).resolve().parents[2] / "native" / "simgpu"
@@ -27,13 +25,8 @@ SIMGPU = Path(__file__).resolve().parents[2] / "native" / "simgpu"
 @pytest.fixture
 def machine() -> Iterator[Machine]:
     """Unequal devices, and a context that takes other than the default."""
-    directory = Path(tempfile.mkdtemp(prefix="vgpu-sim-"))  # tmp_path can be too long for a socket
-    machine = Machine(directory, "16GiB,2x8GiB,context=64MiB")
-    try:
+    with started("16GiB,2x8GiB,context=64MiB") as machine:
         yield machine
-    finally:
-        machine.end()
-        shutil.rmtree(directory)
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.error
 import urllib.request
 from pathlib import Path
 
@@ -15,6 +16,8 @@ import nbformat
 import psutil
 import pytest
 from nbclient import NotebookClient
+
+from tests.waiting import until
 
 ROOT = Path(__file__).parents[2]
 START_TIMEOUT = 60
@@ -77,16 +80,19 @@ def url_of(log: Path, process: subprocess.Popen) -> str:
 
 
 def wait_for_simulated_pool(url: str) -> None:
-    """The server answers before its arbiter does."""
-    deadline = time.monotonic() + START_TIMEOUT
-    while True:
-        with urllib.request.urlopen(f"{url}/vgpu/api/pool?token=demo", timeout=30) as answer:
-            pool = json.load(answer)
-        if pool["arbiter"]:
-            break
-        assert time.monotonic() < deadline, pool["message"]
-        time.sleep(0.1)
-    assert pool["simulated"]
+    """The server writes its address before it answers there, and it answers before its arbiter does."""
+
+    def answer() -> dict | None:
+        try:
+            with urllib.request.urlopen(f"{url}/vgpu/api/pool?token=demo", timeout=30) as response:
+                pool = json.load(response)
+        except urllib.error.HTTPError:
+            raise
+        except urllib.error.URLError:
+            return None
+        return pool if pool["arbiter"] else None
+
+    assert until(answer, within=START_TIMEOUT, what="a pool with an arbiter")["simulated"]
 
 
 def test_demo_stays_below_one_gigabyte(server, simulated, monkeypatch):

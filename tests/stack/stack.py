@@ -11,7 +11,6 @@ import socket
 import struct
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -24,15 +23,6 @@ from tests.native.simgpu.device_client import Connection
 ROOT = Path(__file__).resolve().parents[2]
 MIB, GIB = 1024**2, 1024**3
 DEVICES, DEVICE, CONTEXT = 2, 16 * GIB, 300 * MIB
-
-
-def until(condition: Callable[[], Any], *, within: float = 10.0, what: str = "the condition") -> Any:
-    """The condition's first true value. Fails after `within` seconds."""
-    deadline = time.monotonic() + within
-    while not (value := condition()):
-        assert time.monotonic() < deadline, f"{what} did not hold within {within} s"
-        time.sleep(0.005)
-    return value
 
 
 class CudaError(Exception):

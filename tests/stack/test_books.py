@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 
 from jupyter_vgpu.native.environment import tenant_environment
 from jupyter_vgpu.pool.model import InvalidValue
-from tests.stack.stack import CONTEXT, GIB, MIB, ROOT, CudaError, Stack, until
+from tests.stack.stack import CONTEXT, GIB, MIB, ROOT, CudaError, Stack
+from tests.waiting import until
 
 FAMILIES = ("cuMemAlloc", "cuMemAllocPitch", "cuMemAllocManaged", "cuMemAllocAsync", "cuMemCreate")
 LIMIT = 4 * GIB

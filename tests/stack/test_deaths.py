@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from tests.stack.stack import CONTEXT, DEVICE, GIB, CudaError, Stack, until
+from tests.stack.stack import CONTEXT, DEVICE, GIB, CudaError, Stack
+from tests.waiting import until
 
 
 def test_a_killed_tenants_memory_and_lease_are_back_within_a_second(stack: Stack) -> None:

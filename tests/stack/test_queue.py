@@ -7,7 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.stack.stack import GIB, CudaError, Stack, Tenant, until
+from tests.stack.stack import GIB, CudaError, Stack, Tenant
+from tests.waiting import until
 
 POLICY = """
 default_class: whole

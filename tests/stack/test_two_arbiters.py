@@ -12,7 +12,8 @@ import pytest
 
 from jupyter_vgpu.arbiter.client import ArbiterUnavailable
 from jupyter_vgpu.arbiter.processes import user_name
-from tests.stack.stack import CONTEXT, DEVICE, GIB, Stack, until
+from tests.stack.stack import CONTEXT, DEVICE, GIB, Stack
+from tests.waiting import until
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from tests.native.shim.conftest import MIB
-from tests.native.shim.waiting import until
+from tests.waiting import until
 
 OK, OUT_OF_MEMORY, NO_DEVICE = 0, 2, 100
 
@@ -271,5 +271,5 @@ def test_killed_tenant_gives_everything_back(tenants, arbiter, tenant):
     assert tenant("alloc", 1000 * MIB, 0) == OK
     assert other("alloc", 100 * MIB, 0) == OUT_OF_MEMORY
     os.kill(tenant.pid, signal.SIGKILL)
-    until(lambda: arbiter.page.used() == 0, seconds=1)
+    until(lambda: arbiter.page.used() == 0, within=1)
     assert other("alloc", 1000 * MIB, 0) == OK

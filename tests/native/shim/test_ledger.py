@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.native.shim.conftest import MIB, Tenant
 from tests.native.shim.fake_arbiter import FakeArbiter
-from tests.native.shim.waiting import until
+from tests.waiting import until
 
 OK, INVALID_VALUE, OUT_OF_MEMORY = 0, 1, 2
 

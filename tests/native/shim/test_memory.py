@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.native.shim.conftest import MIB
-from tests.native.shim.waiting import until
+from tests.waiting import until
 
 OK, INVALID_VALUE, OUT_OF_MEMORY, INVALID_CONTEXT = 0, 1, 2, 201
 DEVICE, HOST, HOST_NUMA = 1, 2, 3

@@ -10,6 +10,7 @@ import struct
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -67,16 +68,23 @@ class Machine:
         os.kill(self.pid, signal.SIGKILL)
 
 
-@pytest.fixture
-def simulated() -> Iterator[Machine]:
-    """Two simulated GPUs of 16 GiB, 300 MiB a context."""
+@contextmanager
+def started(spec: str) -> Iterator[Machine]:
+    """A running machine in a directory of its own; both are gone afterwards."""
     directory = Path(tempfile.mkdtemp(prefix="vgpu-sim-"))  # tmp_path can be too long for a socket
-    machine = Machine(directory, "2x16GiB")
+    machine = Machine(directory, spec)
     try:
         yield machine
     finally:
         machine.end()
         shutil.rmtree(directory)
+
+
+@pytest.fixture
+def simulated() -> Iterator[Machine]:
+    """Two simulated GPUs of 16 GiB, 300 MiB a context."""
+    with started("2x16GiB") as machine:
+        yield machine
 
 
 @pytest.fixture

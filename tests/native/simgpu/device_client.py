@@ -14,8 +14,6 @@ import socket
 import struct
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -230,13 +228,6 @@ class Connection:
 
     def read_text(self, address: int, size: int) -> str:
         return self.read(address, size).decode()
-
-
-def until(condition: Callable[[], Any], *, seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"not within {seconds} s"
-        time.sleep(0.001)
 
 
 def floats(*values: float) -> bytes:

@@ -17,7 +17,8 @@ import pytest
 from jupyter_vgpu.native import locate
 from tests.native.simgpu import device_client
 from tests.native.simgpu.conftest import Machine
-from tests.native.simgpu.device_client import GRANULARITY, CallFailed, until
+from tests.native.simgpu.device_client import GRANULARITY, CallFailed
+from tests.waiting import until
 
 MIB, GIB = 1 << 20, 1 << 30
 CONTEXT = 300 * MIB
@@ -145,7 +146,7 @@ def test_it_ends_by_itself_some_seconds_after_its_last_client(simulated: Machine
     child = simulated.child()
     child.do("enter")
     child.kill()
-    until(lambda: not simulated.path.exists(), seconds=30)
+    until(lambda: not simulated.path.exists(), within=30)
     until(lambda: not simulated.running())
     simulated.start()  # for the fixture's own check
     assert simulated.connect().used() == 0

@@ -10,8 +10,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from tests.native.simgpu.conftest import Machine
-from tests.native.simgpu.device_client import GRANULARITY, until
+from tests.native.simgpu.device_client import GRANULARITY
 from tests.native.simgpu.programs import Programs
+from tests.waiting import until
 
 MIB, GIB, MS = 1 << 20, 1 << 30, 1_000_000
 CONTEXT = 300 * MIB

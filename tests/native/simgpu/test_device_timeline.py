@@ -11,7 +11,8 @@ import pytest
 
 from tests.native.simgpu import device_client
 from tests.native.simgpu.conftest import Machine
-from tests.native.simgpu.device_client import CallFailed, Connection, until
+from tests.native.simgpu.device_client import CallFailed, Connection
+from tests.waiting import until
 
 MS = 1_000_000  # ns
 SLICE = 2 * MS
@@ -279,6 +280,6 @@ def test_work_of_a_process_killed_in_the_middle_of_a_long_effect_ends(simulated:
     until(lambda: simulated.resident() > GIB // 4)
     used = gpu.used() - 2 * GIB - CONTEXT
     child.kill()
-    until(lambda: gpu.used() == used, seconds=1)
+    until(lambda: gpu.used() == used, within=1)
     gpu.spin(10)
     gpu.synchronize()

@@ -13,8 +13,8 @@ from tests.native.simgpu.device_client import (
     floats,
     saxpy,
     status_of,
-    until,
 )
+from tests.waiting import until
 
 MIB = 1 << 20
 CONTEXT = 300 * MIB

@@ -20,9 +20,10 @@ from elftools.elf.elffile import ELFFile
 from jupyter_vgpu.native import locate
 from tests.native.shim.test_hooks import real_header
 from tests.native.simgpu.conftest import Machine
-from tests.native.simgpu.device_client import ROOT, until
+from tests.native.simgpu.device_client import ROOT
 from tests.native.simgpu.programs import Programs
 from tests.native.simgpu.simulated_nvml import simulated_nvml
+from tests.waiting import until
 
 SOURCES = ROOT / "native" / "simgpu" / "nvml"
 MIB, GIB = 1 << 20, 1 << 30
@@ -93,7 +94,7 @@ def test_a_killed_process_leaves_the_list_and_its_memory(simulated: Machine, nvm
     child.do("enter")
     child.do("allocate", GIB)
     child.kill()
-    until(lambda: nvml.nvmlDeviceGetComputeRunningProcesses(device) == [], seconds=5)
+    until(lambda: nvml.nvmlDeviceGetComputeRunningProcesses(device) == [], within=5)
     assert nvml.nvmlDeviceGetMemoryInfo(device).used == 0
 
 
